@@ -1,0 +1,107 @@
+//! A connector: one folder, one line in the registry.
+
+use crate::{Endpoint, Result, Setting, Settings, Sink, Source};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What libraries may know about the process they run in. The CLI fills it; tests make their own.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// Environment variables.
+    pub vars: HashMap<String, String>,
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// Set when the job should stop (Ctrl-C). Anything that blocks looks at it at least every 250 ms.
+    pub stop: Arc<AtomicBool>,
+    /// Name for `application_name` and staging objects: `haul/<job>`, unique to this run.
+    pub run_id: String,
+    /// CPU cores to use.
+    pub cores: usize,
+}
+
+impl Environment {
+    /// A variable, if set and not empty.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.vars.get(name).map(String::as_str).filter(|v| !v.is_empty())
+    }
+    /// Whether the user asked to stop.
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// One command line for the docs; a test runs each of them through the parser.
+#[derive(Debug, Clone, Copy)]
+pub struct Example {
+    /// As typed.
+    pub command: &'static str,
+    /// What it does.
+    pub what: &'static str,
+}
+
+/// The reference of a connector: docs, `haul connectors`, completions and config checks are generated from it.
+#[derive(Debug)]
+pub struct ConnectorSpec {
+    /// `file`, `postgres`.
+    pub name: &'static str,
+    /// URI schemes, the first is the canonical one.
+    pub schemes: &'static [&'static str],
+    /// One line.
+    pub title: &'static str,
+    /// A paragraph or two of Markdown: what a URI means, guarantees, limits.
+    pub doc: &'static str,
+    /// Settings for reading.
+    pub source: &'static [Setting],
+    /// Settings for writing.
+    pub sink: &'static [Setting],
+    /// Command lines.
+    pub examples: &'static [Example],
+}
+
+/// One finding of `haul check`.
+#[derive(Debug, Clone)]
+pub struct CheckLine {
+    /// What was looked at: `connect`, `read rights`.
+    pub what: String,
+    /// Whether it is well; `None` = information only.
+    pub ok: Option<bool>,
+    /// What was found.
+    pub found: String,
+}
+
+/// A system that Haul can read from or write to.
+pub trait Connector: Send + Sync {
+    /// Its reference.
+    fn spec(&self) -> &'static ConnectorSpec;
+    /// Further settings that this endpoint's format brings, for reading.
+    ///
+    /// # Errors
+    /// An unknown format.
+    fn source_settings(&self, _endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+        Ok(vec![self.spec().source])
+    }
+    /// Further settings that this endpoint's format brings, for writing.
+    ///
+    /// # Errors
+    /// An unknown format.
+    fn sink_settings(&self, _endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+        Ok(vec![self.spec().sink])
+    }
+    /// Connects for reading and discovers the schema.
+    ///
+    /// # Errors
+    /// Config, connection, rights, missing object.
+    fn source(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Source>>;
+    /// Connects for writing. Changes nothing.
+    ///
+    /// # Errors
+    /// Config, connection, rights.
+    fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>>;
+    /// Whether it can be reached, and with what rights.
+    ///
+    /// # Errors
+    /// Only what keeps it from looking at all.
+    fn check(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Vec<CheckLine>>;
+}

@@ -1,0 +1,30 @@
+//! Haul's vocabulary: the words and contracts that every other crate is written in.
+//!
+//! A [`Source`] is read in [`Split`]s; a [`Reader`] yields [`Batch`]es whose [`Span`]s chain without
+//! gap or overlap; a [`Decoder`] turns raw records into Arrow columns, [`Transform`]s map columns to
+//! columns, an [`Encoder`] turns columns into bytes, and a [`Writer`] makes them durable in the [`Sink`].
+//! Nothing here does IO, prints, or reads the environment.
+
+mod batch;
+mod codec;
+mod connector;
+mod endpoint;
+mod error;
+mod form;
+mod plan;
+mod settings;
+mod sink;
+mod source;
+mod split;
+
+pub use batch::{Batch, Origin, Payload, Raw, Rows};
+pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Rejects, Strict, Transform};
+pub use connector::{CheckLine, Connector, ConnectorSpec, Environment, Example};
+pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode};
+pub use error::{Error, ErrorKind, Place, Result, ResultExt};
+pub use form::{Form, OnLossy, field_meta};
+pub use plan::{ColumnMapping, Guarantee, Note, ReadPlan, WritePlan};
+pub use settings::{Kind, Setting, Settings, nearest, parse_bytes, parse_duration};
+pub use sink::{Finished, Incoming, Sink, Slot, Writer};
+pub use source::{Encoding, Estimate, Next, Reader, Reading, Source};
+pub use split::{Checkpoint, Position, Span, Split};

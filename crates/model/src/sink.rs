@@ -1,0 +1,98 @@
+//! Writing: what a sink accepts and how the engine drives it.
+
+use crate::{Block, Encoder, Encoding, Error, Form, Result, WritePlan};
+use arrow_schema::SchemaRef;
+
+/// What will be written.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    /// Name of the source, for messages and default table names.
+    pub source: String,
+    /// The columns, in order. Under pass-through they describe the bytes.
+    pub schema: SchemaRef,
+    /// Bytes come as they are in this encoding; `None` = through this sink's encoder.
+    pub pass_through: Option<Encoding>,
+}
+
+/// A place to write to.
+///
+/// Life: `plan` (no side effects) -> `begin` -> `open` per lane, writers used, `close` each -> `finish`, or `abort` at any
+/// point after `begin`. Until `finish` has returned `Ok`, a reader of the target sees the old content; after
+/// `abort`, or a crash at any instant, it still does, as far as the plan's guarantee says.
+/// Concurrency: `encoder` and `open` may be called from several threads.
+pub trait Sink: Send + Sync {
+    /// The name for messages: `out.jsonl`, `public.orders`. No secrets.
+    fn name(&self) -> String;
+    /// The form its encoder wants values in.
+    fn form(&self) -> Form;
+    /// Whether bytes in `encoding` with these columns can be written untouched.
+    fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool;
+    /// Checks everything that can be checked and says what will happen. Changes nothing.
+    ///
+    /// # Errors
+    /// Anything that would make the job fail for certain: missing target, columns or types that do not fit, rights.
+    fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan>;
+    /// Creates what writers need (temp file, staging table).
+    ///
+    /// # Errors
+    /// IO, rights, connection.
+    fn begin(&mut self) -> Result<()>;
+    /// An encoder for the planned columns. One per worker. Not used under pass-through.
+    ///
+    /// # Errors
+    /// The format's own.
+    fn encoder(&self) -> Result<Box<dyn Encoder>>;
+    /// A writer for worker `lane`.
+    ///
+    /// # Errors
+    /// IO, connection.
+    fn open(&self, lane: u32) -> Result<Box<dyn Writer>>;
+    /// All writers are closed: make the new content visible, atomically where the plan says so.
+    ///
+    /// # Errors
+    /// The target could not be made durable or visible; the old content is still there.
+    fn finish(&mut self) -> Result<Finished>;
+    /// Takes everything back. Never fails; what could not be removed is returned as a note.
+    fn abort(&mut self) -> Vec<String>;
+}
+
+/// What the sink confirmed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Rows that the sink confirmed itself (COPY tag, bytes re-counted): never the engine's counter echoed.
+    pub rows: u64,
+    /// Bytes written, as stored.
+    pub bytes: u64,
+    /// Remarks for the result.
+    pub notes: Vec<String>,
+}
+
+/// Where a block goes; made by [`Writer::reserve`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slot {
+    /// Byte offset, for positional sinks.
+    pub offset: u64,
+}
+
+/// One worker's way into the sink.
+///
+/// Ordering: `reserve` is called in the order of the split (the engine's turnstile); `write` may then run at the same
+/// time as other workers' writes. A sink that cannot write positionally does its work in `reserve` and nothing in `write`.
+pub trait Writer: Send {
+    /// Takes the block's place. Short for positional sinks.
+    ///
+    /// # Errors
+    /// IO.
+    fn reserve(&mut self, block: &mut Block) -> Result<Slot>;
+    /// Writes the block. Rows that the sink itself refused and that could be taken out are returned as
+    /// (row inside the block, why), only when the sink was asked to reject rows.
+    ///
+    /// # Errors
+    /// IO, connection, a refused row.
+    fn write(&mut self, slot: Slot, block: &mut Block) -> Result<Vec<(u64, Error)>>;
+    /// No more blocks from this worker: send what is buffered and have it confirmed.
+    ///
+    /// # Errors
+    /// IO, connection, a refused row.
+    fn close(&mut self) -> Result<Vec<(u64, Error)>>;
+}

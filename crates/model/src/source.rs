@@ -1,0 +1,111 @@
+//! Reading: what a source offers and how the engine drives it.
+
+use crate::{Batch, Decoder, Form, Note, Position, ReadPlan, Result, Span, Split};
+use arrow_schema::SchemaRef;
+
+/// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
+/// without decoding; whatever makes bytes incompatible (dialect, types) belongs into `detail`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Encoding {
+    /// `csv`, `jsonl`, `pgcopy-binary`, `pgcopy-text`.
+    pub format: &'static str,
+    /// What else must be equal.
+    pub detail: String,
+}
+
+/// How the engine has decided to read.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// Pass bytes through in this encoding; `None` = decode to columns.
+    pub pass_through: Option<Encoding>,
+    /// The form of the decoded values.
+    pub form: Form,
+    /// Readers wanted at once (0 = the source decides).
+    pub degree: usize,
+}
+
+/// What a source knows about its size without reading it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Estimate {
+    /// Rows; exact only for formats that store the count.
+    pub rows: Option<u64>,
+    /// Bytes as they are stored.
+    pub bytes: Option<u64>,
+}
+
+/// A place to read from, connected and with its schema known.
+///
+/// Ordering: records inside a split are read in a fixed order; splits have none among themselves.
+/// Concurrency: `open` may be called from several threads; each [`Reader`] is used by one thread at a time.
+pub trait Source: Send + Sync {
+    /// The name for messages: `orders.csv`, `public.orders`. No secrets.
+    fn name(&self) -> String;
+    /// What it knows about its size.
+    fn estimate(&self) -> Estimate {
+        Estimate::default()
+    }
+    /// The raw encodings that it can emit, best first.
+    fn encodings(&self) -> Vec<Encoding>;
+    /// The schema that its decoder emits for `form`. Fields carry the source's own types as metadata.
+    ///
+    /// # Errors
+    /// Types that cannot be carried at all in this form, named.
+    fn schema(&self, form: Form) -> Result<SchemaRef>;
+    /// What a user should know about reading in this form (lossy types, order, snapshot).
+    fn notes(&self, _form: Form) -> Vec<Note> {
+        Vec::new()
+    }
+    /// Fixes how it is read and cuts it into splits. Called once, before any `open`.
+    ///
+    /// # Errors
+    /// The source is gone, or the method asked for is impossible.
+    fn plan(&mut self, reading: &Reading) -> Result<ReadPlan>;
+    /// Opens a split after `from`.
+    ///
+    /// # Errors
+    /// IO or connection.
+    fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>>;
+    /// A decoder for what its readers emit. One per worker.
+    ///
+    /// # Errors
+    /// The form is impossible for a column.
+    fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>>;
+    /// After the last reader has ended well: anything that must still be checked or released.
+    ///
+    /// # Errors
+    /// The source changed under the read in a way that makes the result wrong.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a reader has next.
+#[derive(Debug)]
+pub enum Next {
+    /// Records.
+    Batch(Batch),
+    /// Nothing for now (endless sources only). The engine flushes before it asks again.
+    Idle,
+    /// No more records.
+    End,
+}
+
+/// An open split. Passive: the engine owns the loop.
+///
+/// `next` returns as soon as one record exists and fills a batch only from what is already there (up to about
+/// 256 KiB, or one record if that is larger). It runs under a lock when workers share the split, so it does
+/// no more than reading and framing. The spans of successive batches chain.
+pub trait Reader: Send {
+    /// The next records.
+    ///
+    /// # Errors
+    /// IO, protocol, a record past `--max-row-bytes`, a compressed stream that ends early.
+    fn next(&mut self) -> Result<Next>;
+    /// These spans are durable in the sink. Called with contiguous prefixes.
+    ///
+    /// # Errors
+    /// The source cannot note it.
+    fn ack(&mut self, _spans: &[Span]) -> Result<()> {
+        Ok(())
+    }
+}
