@@ -1,1 +1,3 @@
-//! placeholder
+//! Connectors: one folder per system.
+
+pub mod postgres;

@@ -1,0 +1,3 @@
+//! PostgreSQL: reading by COPY in snapshot-consistent lanes, writing by COPY.
+
+pub mod catalog;
