@@ -74,6 +74,17 @@ impl Rows {
         Self { batch, origin: Some(std::sync::Arc::new(origin)), first_record, selection: None }
     }
 
+    /// `length` rows from `offset`, with their places.
+    pub fn slice(&self, offset: usize, length: usize) -> Self {
+        let selection = (offset..offset + length).map(|row| self.record_of(row) as u32).collect();
+        Self {
+            batch: self.batch.slice(offset, length),
+            origin: self.origin.clone(),
+            first_record: self.first_record,
+            selection: Some(std::sync::Arc::new(selection)),
+        }
+    }
+
     /// The record (index inside this batch's origin) that row `row` was made from.
     pub fn record_of(&self, row: usize) -> usize {
         self.selection.as_ref().map_or(row, |s| s[row] as usize)

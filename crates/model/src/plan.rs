@@ -36,8 +36,10 @@ pub struct ReadPlan {
     pub splits: Vec<Split>,
     /// How it was cut and why, for the plan: `2 ctid ranges under one exported snapshot`.
     pub method: String,
-    /// Whether readers can sensibly be open at the same time (false: one after the other).
-    pub parallel: bool,
+    /// Readers that should be open at the same time (0 = the engine decides, 1 = one after the other).
+    pub lanes: usize,
+    /// Whether reading costs a connection each, so that `lanes` also bounds the workers.
+    pub network: bool,
     /// Remarks.
     pub notes: Vec<Note>,
 }

@@ -1,0 +1,487 @@
+//! One loop: take a framed chunk, decode, transform, encode, write.
+//!
+//! A worker takes the next chunk of a lane under a short lock, does all CPU work on it while it is warm, and writes the
+//! result: positionally at an offset handed out in order, or over its own connection. With fewer open splits than
+//! workers the lanes are *shared* and a chunk's block leaves when its turn comes; otherwise each worker owns a lane
+//! (*exclusive*) and blocks grow over many chunks.
+
+use crate::budget::{Budget, Reservation};
+use crate::ledger::Ledger;
+use crate::order::Order;
+use crate::plan::{Job, Plan};
+use crate::progress::Progress;
+use crate::reject::{Policy, WorkerRejects, is_row_error};
+use crate::run::{Failure, records_before};
+use haul_model::{
+    Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Split,
+    Transform, Writer,
+};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that a chunk may take on its way, per input byte: decoded views and the encoded block.
+const EXPANSION: u64 = 4;
+/// A worker ahead of its turn buffers at most this much output before it waits.
+const AHEAD: usize = 8 << 20;
+/// Rows of a container piece count as this many bytes when runs are measured out.
+const PIECE_ROW_BYTES: usize = 128;
+
+/// What all workers of a run see.
+pub(crate) struct Shared<'a> {
+    pub job: &'a Job,
+    pub plan: &'a Plan,
+    pub stop: &'a AtomicBool,
+    pub progress: &'a Progress,
+    pub policy: &'a Policy<'a>,
+    pub budget: &'a Budget,
+    pub failure: Failure,
+    pub ledger: Mutex<Ledger>,
+    pub splits: Mutex<VecDeque<Split>>,
+    pub open: Mutex<Vec<Arc<Lane>>>,
+    /// Each worker owns its lane.
+    pub exclusive: bool,
+    /// Rows are kept until the sink has taken them, because it may hand some back.
+    pub keep_rows: bool,
+}
+
+impl Shared<'_> {
+    fn stopping(&self) -> bool {
+        self.failure.is_set() || self.stop.load(Relaxed)
+    }
+
+    fn stopped<T>(&self) -> Result<T> {
+        Err(Error::new(ErrorKind::Cancelled, "stopped by the user"))
+    }
+}
+
+/// An open split.
+pub(crate) struct Lane {
+    order: Order,
+    reader: Mutex<ReaderState>,
+}
+
+struct ReaderState {
+    reader: Box<dyn Reader>,
+    seq: u64,
+    ended: bool,
+}
+
+/// Chunks taken from a lane in one go.
+struct Work<'a> {
+    seq: u64,
+    batches: Vec<Batch>,
+    _reservation: Reservation<'a>,
+}
+
+/// One worker with its codecs and its way into the sink.
+pub(crate) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    number: usize,
+    decoder: Option<Box<dyn Decoder>>,
+    chunk: Chunk<'a>,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(shared: &'a Shared<'a>, number: usize) -> Result<Self> {
+        let plan = shared.plan;
+        let decoded = plan.pass_through.is_none();
+        let lane = u32::try_from(number).map_err(|_| Error::internal("more than 2^32 workers"))?;
+        Ok(Self {
+            shared,
+            number,
+            decoder: decoded.then(|| shared.job.source.decoder(plan.form)).transpose()?,
+            chunk: Chunk {
+                shared,
+                transforms: &shared.job.transforms,
+                encoder: decoded.then(|| shared.job.sink.encoder()).transpose()?,
+                writer: shared.job.sink.open(lane)?,
+                order: None,
+                seq: 0,
+                read: 0,
+                filtered: 0,
+                held: None,
+                kept: Vec::new(),
+                left: shared.job.options.limit,
+            },
+        })
+    }
+
+    /// Runs until no lane has more, then closes the writer.
+    pub fn run(mut self) -> Result<()> {
+        while let Some(lane) = self.next_lane()? {
+            self.drain(&lane)?;
+            if self.chunk.left == Some(0) {
+                break;
+            }
+        }
+        let mut rejects = WorkerRejects::new(self.shared.policy);
+        self.chunk.flush(&mut rejects)?;
+        let refused = self.chunk.writer.close()?;
+        if let Some((_, error)) = refused.into_iter().next() {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// A lane to work on: a split nobody has opened yet, or (shared) one that others work on too.
+    fn next_lane(&mut self) -> Result<Option<Arc<Lane>>> {
+        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|lane| !lane.ended());
+        if self.shared.exclusive || open.len() < self.shared.plan.lanes {
+            let split = self.shared.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some(split) = split {
+                let reader = self.shared.job.source.open(&split, &Position::start())?;
+                let lane = Arc::new(Lane { order: Order::default(), reader: Mutex::new(ReaderState { reader, seq: 0, ended: false }) });
+                if !self.shared.exclusive {
+                    open.push(lane.clone());
+                }
+                return Ok(Some(lane));
+            }
+        }
+        if open.is_empty() { Ok(None) } else { Ok(Some(open[self.number % open.len()].clone())) }
+    }
+
+    fn drain(&mut self, lane: &Arc<Lane>) -> Result<()> {
+        self.chunk.order = Some(lane.clone());
+        loop {
+            if self.shared.stopping() {
+                return self.shared.stopped();
+            }
+            let Some(work) = lane.take(self.shared)? else { break };
+            self.chunk.seq = work.seq;
+            if let Err(error) = self.process(work) {
+                return Err(self.place(lane, error));
+            }
+            if self.chunk.left == Some(0) {
+                break;
+            }
+        }
+        if self.shared.exclusive {
+            let mut rejects = WorkerRejects::new(self.shared.policy);
+            self.chunk.flush(&mut rejects)?;
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, work: Work<'_>) -> Result<()> {
+        let shared = self.shared;
+        let mut rejects = WorkerRejects::new(shared.policy);
+        let chunk = &mut self.chunk;
+        (chunk.read, chunk.filtered) = (0, 0);
+        let mut bytes_in = 0;
+        for batch in work.batches {
+            match batch.payload {
+                Payload::Raw(raw) => {
+                    bytes_in += raw.bytes.len() as u64;
+                    match &mut self.decoder {
+                        Some(decoder) => decoder.decode(raw, &mut rejects, &mut |rows, rejects| chunk.rows(rows, rejects))?,
+                        None => chunk.pass(raw)?,
+                    }
+                }
+                Payload::Columns(columns) => {
+                    bytes_in += columns.get_array_memory_size() as u64;
+                    let first = chunk.read;
+                    chunk.rows(Rows::new(columns, first), &mut rejects)?;
+                }
+            }
+            if chunk.left == Some(0) {
+                break;
+            }
+        }
+        chunk.end(&mut rejects)?;
+        shared.progress.bytes_in.fetch_add(bytes_in, Relaxed);
+        shared.progress.filtered.fetch_add(chunk.filtered, Relaxed);
+        Ok(())
+    }
+
+    /// Errors are told in source order: this one waits for its turn, and learns its row number there.
+    fn place(&self, lane: &Lane, error: Error) -> Error {
+        if error.kind() == ErrorKind::Cancelled || error.place().row_in_chunk.is_none() && !is_row_error(&error) {
+            return error;
+        }
+        match records_before(&lane.order, self.chunk.seq, || self.shared.failure.is_set()) {
+            Some(before) => error.resolve_row(before),
+            None => error,
+        }
+    }
+}
+
+impl Lane {
+    fn ended(&self) -> bool {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).ended
+    }
+
+    /// The next chunk (or run of chunks), under the reader's lock. The budget is reserved here, in order.
+    fn take<'a>(&self, shared: &'a Shared<'_>) -> Result<Option<Work<'a>>> {
+        let mut state = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let want = if shared.exclusive { 1 } else { shared.plan.write.run_bytes.unwrap_or(1) };
+        let (mut batches, mut weight) = (Vec::new(), 0);
+        while weight < want && !state.ended {
+            match state.reader.next()? {
+                Next::Batch(batch) => {
+                    let mut ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+                    batch.spans.iter().try_for_each(|span| ledger.read(span))?;
+                    // Bounded jobs become durable as a whole: no need to keep every span.
+                    ledger.settle_at_finish();
+                    drop(ledger);
+                    weight += weigh(&batch.payload);
+                    batches.push(batch);
+                }
+                Next::Idle => {
+                    if shared.stopping() {
+                        return shared.stopped();
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                Next::End => state.ended = true,
+            }
+        }
+        if batches.is_empty() {
+            return Ok(None);
+        }
+        let seq = state.seq;
+        state.seq += 1;
+        let reservation = shared.budget.reserve(weight as u64 * EXPANSION, || shared.stopping())?;
+        Ok(Some(Work { seq, batches, _reservation: reservation }))
+    }
+}
+
+fn weigh(payload: &Payload) -> usize {
+    match payload {
+        Payload::Raw(raw) => match raw.records {
+            // A piece token: a few bytes that stand for many rows.
+            Some(records) if records as usize > raw.bytes.len() => records as usize * PIECE_ROW_BYTES,
+            _ => raw.bytes.len().max(1),
+        },
+        Payload::Columns(columns) => columns.get_array_memory_size().max(1),
+    }
+}
+
+/// The chunk in hand, from rows to the sink.
+struct Chunk<'a> {
+    shared: &'a Shared<'a>,
+    transforms: &'a [Box<dyn Transform>],
+    encoder: Option<Box<dyn Encoder>>,
+    writer: Box<dyn Writer>,
+    order: Option<Arc<Lane>>,
+    seq: u64,
+    /// Rows decoded from this chunk (rejected records not counted).
+    read: u64,
+    filtered: u64,
+    /// A pass-through block that waits to be the chunk's last, so that the turn is passed before its bytes are written.
+    held: Option<Block>,
+    /// Rows in the encoder's block, for sinks that hand rows back.
+    kept: Vec<Kept>,
+    /// Rows still wanted under a limit.
+    left: Option<u64>,
+}
+
+impl Chunk<'_> {
+    /// Decoded rows: transform, encode, and write when the block is full.
+    fn rows(&mut self, mut rows: Rows, rejects: &mut dyn Rejects) -> Result<()> {
+        if let Some(left) = &mut self.left {
+            let take = (rows.batch.num_rows() as u64).min(*left);
+            rows = rows.slice(0, take as usize);
+            *left -= take;
+        }
+        let total = rows.batch.num_rows();
+        self.read += total as u64;
+        let step = self.shared.job.options.batch_rows.unwrap_or(total).max(1);
+        let mut from = 0;
+        while from < total {
+            let length = step.min(total - from);
+            let part = if length == total { rows.clone() } else { rows.slice(from, length) };
+            self.encode(part, rejects)?;
+            from += length;
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, mut rows: Rows, rejects: &mut dyn Rejects) -> Result<()> {
+        let before = rows.batch.num_rows();
+        let mut noted = Noted { inner: rejects, rows: Vec::new() };
+        for transform in self.transforms {
+            rows = transform.apply(rows, &mut noted)?;
+        }
+        self.filtered += (before - rows.batch.num_rows() - noted.rows.len()) as u64;
+        noted.rows.clear();
+        let encoder = self.encoder.as_mut().ok_or_else(|| Error::internal("columns in a pass-through plan"))?;
+        encoder.push(&rows, &mut noted)?;
+        let pending = encoder.pending();
+        if self.shared.keep_rows {
+            self.kept.push(Kept { rows, left_out: noted.rows });
+            return Ok(());
+        }
+        if pending >= self.shared.plan.write.block_bytes && (pending >= AHEAD || self.may_write_now()) {
+            self.write_block(false)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a block that is full in mid-chunk can go out at once.
+    fn may_write_now(&self) -> bool {
+        self.shared.exclusive || self.unordered() || self.order.as_ref().is_some_and(|lane| lane.order.try_turn(self.seq).is_some())
+    }
+
+    fn unordered(&self) -> bool {
+        self.shared.plan.write.own_connections
+    }
+
+    /// Pass-through bytes are a block of their own.
+    fn pass(&mut self, raw: Raw) -> Result<()> {
+        let records = raw.records.ok_or_else(|| Error::internal("a pass-through chunk without a record count"))?;
+        self.read += records;
+        let block = Block { body: BlockBody::Shared(raw.bytes), rows: records };
+        if self.unordered() || self.shared.exclusive {
+            return self.write(block, false);
+        }
+        match self.held.replace(block) {
+            Some(earlier) => self.write(earlier, false),
+            None => Ok(()),
+        }
+    }
+
+    /// The chunk is decoded: let its block go when it should, pass the turn, account for it.
+    fn end(&mut self, rejects: &mut WorkerRejects<'_>) -> Result<()> {
+        let lane = self.order.clone().ok_or_else(|| Error::internal("a chunk without a lane"))?;
+        let ordered = !self.unordered() && !self.shared.exclusive;
+        if self.shared.keep_rows {
+            self.flush(rejects)?;
+            let before = lane.order.wait(self.seq, || self.shared.stopping())?;
+            rejects.settle(before)?;
+            lane.order.complete(self.seq, self.read + rejects.records);
+        } else if ordered {
+            self.write_block(true)?;
+        } else {
+            lane.order.complete(self.seq, self.read + rejects.records);
+        }
+        self.shared.progress.read.fetch_add(self.read + rejects.records, Relaxed);
+        Ok(())
+    }
+
+    /// Writes what the encoder holds.
+    fn flush(&mut self, rejects: &mut WorkerRejects<'_>) -> Result<()> {
+        let Some(block) = self.take_block()? else { return Ok(()) };
+        let mut block = block;
+        let sent = block.rows;
+        if !self.shared.exclusive && !self.unordered() {
+            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
+            lane.order.wait(self.seq, || self.shared.stopping())?;
+        }
+        let slot = self.writer.reserve(&mut block)?;
+        let refused = self.writer.write(slot, &mut block)?;
+        self.account(&block, sent - refused.len() as u64);
+        self.recycle(block);
+        let kept = std::mem::take(&mut self.kept);
+        for (row, error) in refused {
+            let (rows, row) = find_row(&kept, row).ok_or_else(|| Error::internal("the sink refused a row that it was not sent"))?;
+            rejects.refused(rows, row, error)?;
+        }
+        Ok(())
+    }
+
+    fn take_block(&mut self) -> Result<Option<Block>> {
+        if let Some(block) = self.held.take() {
+            return Ok(Some(block));
+        }
+        self.encoder.as_mut().map_or(Ok(None), |encoder| encoder.take())
+    }
+
+    /// Takes the block and writes it. `last` passes the turn as soon as its place is taken, so that the bytes
+    /// themselves are written in parallel.
+    fn write_block(&mut self, last: bool) -> Result<()> {
+        match self.take_block()? {
+            Some(block) => self.write(block, last),
+            None if last => self.pass_turn(),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, mut block: Block, last: bool) -> Result<()> {
+        if !self.shared.exclusive && !self.unordered() {
+            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
+            lane.order.wait(self.seq, || self.shared.stopping())?;
+        }
+        let slot = self.writer.reserve(&mut block)?;
+        if last {
+            self.pass_turn()?;
+        }
+        let sent = block.rows;
+        let refused = self.writer.write(slot, &mut block)?;
+        if let Some((_, error)) = refused.into_iter().next() {
+            return Err(error);
+        }
+        self.account(&block, sent);
+        self.recycle(block);
+        Ok(())
+    }
+
+    fn pass_turn(&self) -> Result<()> {
+        let lane = self.order.as_ref().ok_or_else(|| Error::internal("a turn without a lane"))?;
+        lane.order.complete(self.seq, self.read);
+        Ok(())
+    }
+
+    fn account(&self, block: &Block, rows: u64) {
+        let bytes = match &block.body {
+            BlockBody::Bytes(bytes) => bytes.len() as u64,
+            BlockBody::Shared(bytes) => bytes.len() as u64,
+            BlockBody::Opaque(_) => 0,
+        };
+        self.shared.progress.sent.fetch_add(rows, Relaxed);
+        self.shared.progress.bytes_out.fetch_add(bytes, Relaxed);
+    }
+
+    fn recycle(&mut self, block: Block) {
+        if let (BlockBody::Bytes(mut buffer), Some(encoder)) = (block.body, &mut self.encoder) {
+            buffer.clear();
+            encoder.recycle(buffer);
+        }
+    }
+}
+
+/// Rows in a block, and which of them the encoder left out of it (ascending).
+struct Kept {
+    rows: Rows,
+    left_out: Vec<usize>,
+}
+
+/// The batch and row that number `row` of a block came from.
+fn find_row(kept: &[Kept], row: u64) -> Option<(&Rows, usize)> {
+    let mut row = usize::try_from(row).ok()?;
+    for Kept { rows, left_out } in kept {
+        let here = rows.batch.num_rows() - left_out.len();
+        if row < here {
+            let mut index = row;
+            for out in left_out {
+                if *out <= index {
+                    index += 1;
+                }
+            }
+            return Some((rows, index));
+        }
+        row -= here;
+    }
+    None
+}
+
+/// Notes which rows were rejected on the way down.
+struct Noted<'a> {
+    inner: &'a mut dyn Rejects,
+    rows: Vec<usize>,
+}
+
+impl Rejects for Noted<'_> {
+    fn row(&mut self, rows: &Rows, row: usize, error: Error) -> Result<()> {
+        self.inner.row(rows, row, error)?;
+        self.rows.push(row);
+        Ok(())
+    }
+    fn record(&mut self, record: &[u8], error: Error) -> Result<()> {
+        self.inner.record(record, error)
+    }
+    fn lossy(&mut self, column: &str, count: u64) {
+        self.inner.lossy(column, count);
+    }
+}

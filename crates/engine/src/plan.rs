@@ -1,0 +1,157 @@
+//! What will happen, explainable before it does.
+//!
+//! The plan intersects what the source can emit with what the sink accepts. The same encoding and no transform: bytes
+//! pass through untouched. Otherwise a decoder and an encoder are put in, with columns in between.
+
+use crate::reject::OnError;
+use arrow_schema::SchemaRef;
+use haul_model::{Encoding, Form, Guarantee, Incoming, Note, ReadPlan, Reading, Result, Sink, Source, Transform, WritePlan};
+
+/// What the user asked for, with both ends connected.
+pub struct Job {
+    /// Where rows come from.
+    pub source: Box<dyn Source>,
+    /// What happens to them, in order.
+    pub transforms: Vec<Box<dyn Transform>>,
+    /// Where they go.
+    pub sink: Box<dyn Sink>,
+    /// How.
+    pub options: Options,
+}
+
+/// Settings of the engine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Lanes on the network; 0 = automatic.
+    pub degree: usize,
+    /// Cores for CPU work.
+    pub cores: usize,
+    /// Bytes in flight.
+    pub budget: u64,
+    /// At most this many rows per batch.
+    pub batch_rows: Option<usize>,
+    /// Stop after this many rows, in source order (single worker).
+    pub limit: Option<u64>,
+    /// Bad rows.
+    pub on_error: OnError,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { degree: 0, cores: 1, budget: 64 << 20, batch_rows: None, limit: None, on_error: OnError::Stop }
+    }
+}
+
+/// What will happen.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Name of the source.
+    pub source: String,
+    /// Name of the sink.
+    pub sink: String,
+    /// Bytes pass through in this encoding; `None` = decoded and encoded.
+    pub pass_through: Option<Encoding>,
+    /// The form values travel in.
+    pub form: Form,
+    /// Columns as they arrive at the sink.
+    pub schema: SchemaRef,
+    /// Transforms, described.
+    pub transforms: Vec<String>,
+    /// How the source is read.
+    pub read: ReadPlan,
+    /// How the sink is written.
+    pub write: WritePlan,
+    /// Splits open at the same time.
+    pub lanes: usize,
+    /// Worker threads.
+    pub workers: usize,
+    /// What a failure leaves behind.
+    pub guarantee: Guarantee,
+    /// Remarks of both ends.
+    pub notes: Vec<Note>,
+}
+
+/// An input smaller than this is not worth a second thread.
+const SMALL_INPUT: u64 = 512 << 10;
+
+/// Plans a job. Opens what must be opened to know (a snapshot), changes nothing.
+///
+/// # Errors
+/// Whatever makes the job impossible: see [`Source::plan`] and [`Sink::plan`].
+pub fn plan(job: &mut Job) -> Result<Plan> {
+    let form = job.sink.form();
+    let mut schema = job.source.schema(form)?;
+    let pass_through = choose_pass_through(job, &schema);
+    let mut transforms = Vec::new();
+    for transform in &job.transforms {
+        schema = transform.output(&schema)?;
+        transforms.push(transform.describe());
+    }
+    let incoming = Incoming { source: job.source.name(), schema: schema.clone(), pass_through: pass_through.clone() };
+    let write = job.sink.plan(&incoming)?;
+    let degree = match job.options.limit {
+        Some(_) => 1,
+        None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
+    };
+    let read = job.source.plan(&Reading { pass_through: pass_through.clone(), form, degree })?;
+    let (lanes, workers) = widths(job, &read, &write);
+    let mut notes = job.source.notes(form);
+    notes.extend(read.notes.iter().cloned());
+    notes.extend(write.notes.iter().cloned());
+    Ok(Plan {
+        source: job.source.name(),
+        sink: job.sink.name(),
+        pass_through,
+        form,
+        schema,
+        transforms,
+        lanes,
+        workers,
+        guarantee: write.guarantee,
+        read,
+        write,
+        notes,
+    })
+}
+
+/// Bytes may pass untouched only when nothing has to look into a row: no transform, no row limit, no rejects.
+fn choose_pass_through(job: &Job, schema: &SchemaRef) -> Option<Encoding> {
+    if !job.transforms.is_empty() || job.options.limit.is_some() || job.options.on_error != OnError::Stop {
+        return None;
+    }
+    job.source.encodings().into_iter().find(|encoding| job.sink.accepts(encoding, schema))
+}
+
+/// Lanes (splits open at once) and workers (threads). CPU work gets one worker per core; a sink with a
+/// connection per worker gets as many workers as lanes on the network.
+fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
+    let options = &job.options;
+    if options.limit.is_some() {
+        return (1, 1);
+    }
+    let cores = options.cores.max(1);
+    let small = job.source.estimate().bytes.is_some_and(|b| b < SMALL_INPUT);
+    let mut lanes = match (read.lanes, options.degree) {
+        (0, 0) if small => 1,
+        (0, 0) => cores,
+        (0, degree) => degree,
+        (lanes, _) => lanes,
+    };
+    lanes = lanes.clamp(1, read.splits.len().max(1));
+    let mut workers = if write.own_connections {
+        match options.degree {
+            0 if read.network => lanes,
+            0 if small => 1,
+            0 => cores,
+            degree => degree,
+        }
+    } else if small {
+        1
+    } else {
+        cores.max(if read.network { lanes } else { 1 })
+    };
+    if let Some(max) = write.max_writers {
+        workers = workers.min(max.max(1));
+    }
+    (lanes.min(workers), workers)
+}
