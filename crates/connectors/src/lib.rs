@@ -1,3 +1,7 @@
-//! Connectors: one folder per system.
+//! One folder per system that Haul can read from or write to.
 
+// pub mod file;
 pub mod postgres;
+mod registry;
+
+pub use registry::{CONNECTORS, by_scheme};

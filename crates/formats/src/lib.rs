@@ -166,7 +166,11 @@ pub trait Output: Send + Sync {
     fn run_bytes(&self) -> Option<usize> {
         None
     }
-    /// Column by column: the type that the file will have, and remarks.
+    /// Counts the records in encoded bytes, independently of the encoder, where that is cheap.
+    fn count_records(&self, _bytes: &[u8]) -> Option<u64> {
+        None
+    }
+    /// Column by column: name, the type that the file will have, and remarks.
     fn columns(&self) -> Vec<(String, String, Option<String>)>;
     /// Remarks for the plan.
     fn notes(&self) -> Vec<Note> {

@@ -1,0 +1,232 @@
+//! Where bytes come from: files read straight into the chunk, pipes, and streams that are inflated or transcoded on the way.
+
+use haul_formats::ReadAt;
+use haul_formats::compression::{Compression, Decompressor};
+use haul_formats::csv::Transcoder;
+use haul_model::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A stream of decoded bytes.
+pub struct ByteStream {
+    /// Decoded bytes to hand out before anything else.
+    ready: Vec<u8>,
+    /// Bytes read ahead (for sampling), handed out first.
+    ahead: Vec<u8>,
+    ahead_used: usize,
+    inner: Inner,
+    transcoder: Option<Transcoder>,
+    /// Undecoded bytes, when a transcoder is there.
+    undecoded: Vec<u8>,
+    regular: bool,
+}
+
+enum Inner {
+    File(File),
+    Stream(Box<dyn Read + Send>),
+}
+
+impl ByteStream {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn file(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|e| Error::io(&name, "cannot open", e))?;
+        let meta = file.metadata().map_err(|e| Error::io(&name, "cannot look at", e))?;
+        if meta.is_dir() {
+            return Err(Error::new(ErrorKind::Config, "is a folder, not a file").object(name));
+        }
+        Ok(Self::new(Inner::File(file), meta.is_file()))
+    }
+
+    /// A pipe.
+    pub fn pipe(stream: Box<dyn Read + Send>) -> Self {
+        Self::new(Inner::Stream(stream), false)
+    }
+
+    fn new(inner: Inner, regular: bool) -> Self {
+        Self { ready: Vec::new(), ahead: Vec::new(), ahead_used: 0, inner, transcoder: None, undecoded: Vec::new(), regular }
+    }
+
+    /// Puts bytes back in front of the stream.
+    pub fn push_back(&mut self, bytes: Vec<u8>) {
+        self.ahead = bytes;
+        self.ahead_used = 0;
+    }
+
+    /// Drops the next `bytes` decoded bytes.
+    ///
+    /// # Errors
+    /// IO, or the input ends before.
+    pub fn skip(&mut self, mut bytes: usize) -> Result<()> {
+        while bytes > 0 {
+            let mut buffer = Vec::with_capacity(bytes.clamp(64, 256 << 10));
+            let got = self.read_into(&mut buffer)?;
+            if got == 0 {
+                return Err(Error::new(ErrorKind::Data, "the input became shorter while it was read"));
+            }
+            if got > bytes {
+                self.ready = buffer.split_off(bytes);
+            }
+            bytes = bytes.saturating_sub(got);
+        }
+        Ok(())
+    }
+
+    /// Inflates what follows.
+    ///
+    /// # Errors
+    /// A codec that cannot be started.
+    pub fn decompress(self, compression: Compression) -> Result<Self> {
+        let regular = self.regular;
+        let stream = Decompressor::new(compression, Box::new(AsRead(self)))?;
+        Ok(Self::new(Inner::Stream(Box::new(stream)), regular))
+    }
+
+    /// Turns another encoding into UTF-8.
+    pub fn transcode(mut self, transcoder: Transcoder) -> Self {
+        self.transcoder = Some(transcoder);
+        self
+    }
+
+    /// Whether a short read only happens at the end, so that filling the whole chunk costs no waiting.
+    pub fn fills_whole_chunks(&self) -> bool {
+        self.regular
+    }
+
+    /// Appends bytes to the free capacity of `buffer` (which must have some); 0 at the end.
+    ///
+    /// # Errors
+    /// IO; a compressed stream that is cut or broken; bytes that the encoding does not have.
+    pub fn read_into(&mut self, buffer: &mut Vec<u8>) -> Result<usize> {
+        if !self.ready.is_empty() {
+            let ready = std::mem::take(&mut self.ready);
+            buffer.extend_from_slice(&ready);
+            return Ok(ready.len());
+        }
+        let Some(mut transcoder) = self.transcoder.take() else { return self.read_raw(buffer) };
+        let before = buffer.len();
+        let mut undecoded = std::mem::take(&mut self.undecoded);
+        let mut got = 1;
+        while buffer.len() == before && got > 0 {
+            undecoded.clear();
+            undecoded.reserve(64 << 10);
+            got = self.read_raw(&mut undecoded)?;
+            transcoder.push(&undecoded, got == 0, buffer)?;
+        }
+        self.undecoded = undecoded;
+        self.transcoder = Some(transcoder);
+        Ok(buffer.len() - before)
+    }
+
+    fn read_raw(&mut self, buffer: &mut Vec<u8>) -> Result<usize> {
+        if self.ahead_used < self.ahead.len() {
+            let rest = &self.ahead[self.ahead_used..];
+            let take = rest.len().min((buffer.capacity() - buffer.len()).max(1));
+            buffer.extend_from_slice(&rest[..take]);
+            self.ahead_used += take;
+            if self.ahead_used == self.ahead.len() {
+                self.ahead = Vec::new();
+                self.ahead_used = 0;
+            }
+            return Ok(take);
+        }
+        let got = match &mut self.inner {
+            Inner::File(file) => loop {
+                match rustix::io::read(&*file, rustix::buffer::spare_capacity(buffer)) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    other => break other.map_err(std::io::Error::from),
+                }
+            },
+            Inner::Stream(stream) => read_stream(stream.as_mut(), buffer),
+        };
+        got.map_err(into_error)
+    }
+}
+
+/// One read into the free capacity of `buffer`.
+fn read_stream(stream: &mut (dyn Read + Send), buffer: &mut Vec<u8>) -> std::io::Result<usize> {
+    let before = buffer.len();
+    buffer.resize(buffer.capacity(), 0);
+    let got = loop {
+        match stream.read(&mut buffer[before..]) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            other => break other,
+        }
+    };
+    buffer.truncate(before + *got.as_ref().unwrap_or(&0));
+    got
+}
+
+/// An error that a layer below carried through `std::io::Error` comes out as it went in.
+fn into_error(error: std::io::Error) -> Error {
+    let text = error.to_string();
+    match error.downcast::<Error>() {
+        Ok(inner) => inner,
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData || error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Error::new(ErrorKind::Data, text)
+        }
+        Err(error) => Error::io("input", "cannot read", error),
+    }
+}
+
+struct AsRead(ByteStream);
+
+impl Read for AsRead {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.0.ahead_used < self.0.ahead.len() {
+            let rest = &self.0.ahead[self.0.ahead_used..];
+            let take = rest.len().min(out.len());
+            out[..take].copy_from_slice(&rest[..take]);
+            self.0.ahead_used += take;
+            return Ok(take);
+        }
+        match &mut self.0.inner {
+            Inner::File(file) => file.read(out),
+            Inner::Stream(stream) => stream.read(out),
+        }
+    }
+}
+
+/// A file for random access.
+pub struct FileAt {
+    file: File,
+    length: u64,
+    name: String,
+}
+
+impl FileAt {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|e| Error::io(&name, "cannot open", e))?;
+        let meta = file.metadata().map_err(|e| Error::io(&name, "cannot look at", e))?;
+        if !meta.is_file() {
+            return Err(Error::new(ErrorKind::Config, "must be a regular file to be read as Parquet or Arrow (it is read from its end)")
+                .object(name));
+        }
+        Ok(Self { file, length: meta.len(), name })
+    }
+}
+
+impl ReadAt for FileAt {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, offset: u64, length: usize) -> Result<bytes::Bytes> {
+        let mut buffer = vec![0; length];
+        self.file.read_exact_at(&mut buffer, offset).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => Error::new(ErrorKind::Data, "the file ends early").object(&self.name).byte(offset),
+            _ => Error::io(&self.name, "cannot read", e),
+        })?;
+        Ok(buffer.into())
+    }
+}

@@ -1,0 +1,274 @@
+//! Files as a sink: a new file beside the old one, which takes its name only when it is whole and durable.
+//!
+//! Workers write positionally at offsets handed out in order; containers and pipes are written in order. Until `finish` the
+//! new file has no name (`O_TMPFILE`) where the file system allows it, so that even a killed run leaves nothing behind.
+
+use super::config;
+use super::target::{Target, open_target};
+use arrow_schema::SchemaRef;
+use haul_formats::arrow_ipc::ArrowOutput;
+use haul_formats::compression::{CompressingEncoder, Compression, FileTrailer};
+use haul_formats::csv::CsvOutput;
+use haul_formats::jsonl::JsonlOutput;
+use haul_formats::parquet::ParquetOutput;
+use haul_formats::{Assembler, FormatSpec, Output, form_of};
+use haul_model::{
+    Block, BlockBody, ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, Result, Settings,
+    Sink, Slot, WritePlan, Writer, field_meta,
+};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Output of a record format is taken from the encoder in blocks of about this size.
+const BLOCK: usize = 256 << 10;
+
+/// Where the bytes go.
+pub enum Destination {
+    /// A path.
+    Path(PathBuf),
+    /// A pipe, handed in by the caller.
+    Pipe(Box<dyn Write + Send + Sync>),
+}
+
+/// One output file (or pipe).
+pub struct FileSink {
+    name: String,
+    destination: Mutex<Option<Destination>>,
+    path: Option<PathBuf>,
+    format: &'static FormatSpec,
+    compression: Compression,
+    settings: Settings,
+    run_id: String,
+    output: Option<Arc<dyn Output>>,
+    open: Option<Arc<Open>>,
+}
+
+/// The file while it is written; shared by all writers.
+struct Open {
+    target: Target,
+    state: Mutex<State>,
+    output: Arc<dyn Output>,
+}
+
+struct State {
+    /// Where the next block goes.
+    offset: u64,
+    /// Rows confirmed by writers.
+    rows: u64,
+    trailer: Option<FileTrailer>,
+    assembler: Option<Box<dyn Assembler>>,
+}
+
+impl FileSink {
+    /// A sink for `destination`.
+    ///
+    /// # Errors
+    /// An unknown format, or a mode that files do not have.
+    pub fn new(destination: Destination, settings: &Settings, run_id: &str) -> Result<Self> {
+        let path = match &destination {
+            Destination::Path(path) => Some(path.clone()),
+            Destination::Pipe(_) => None,
+        };
+        let name = path.as_ref().map_or("standard output".to_string(), |p| p.display().to_string());
+        let compression_word = settings.text("compression");
+        let file_name = if path.is_some() { name.as_str() } else { "-" };
+        let choice = config::choose(file_name, settings.text("format"), compression_word.filter(|c| *c != "snappy"))?;
+        let compression = if choice.format.container { Compression::None } else { choice.compression.unwrap_or(Compression::None) };
+        if settings.choice("mode").as_deref() == Some("append") {
+            return Err(Error::new(ErrorKind::Unsupported, "a file cannot be appended to without risking half a record")
+                .object(name)
+                .hint("write another file beside it"));
+        }
+        Ok(Self {
+            name,
+            destination: Mutex::new(Some(destination)),
+            path,
+            format: choice.format,
+            compression,
+            settings: settings.clone(),
+            run_id: run_id.to_string(),
+            output: None,
+            open: None,
+        })
+    }
+
+    fn make_output(&self, schema: &SchemaRef) -> Result<Arc<dyn Output>> {
+        Ok(match self.format.name {
+            "csv" => Arc::new(CsvOutput::new(&self.settings, schema, false)?),
+            "tsv" => Arc::new(CsvOutput::new(&self.settings, schema, true)?),
+            "jsonl" => Arc::new(JsonlOutput::new(&self.settings, schema)?),
+            "parquet" => Arc::new(ParquetOutput::new(&self.settings, schema)?),
+            _ => Arc::new(ArrowOutput::new(&self.settings, schema)?),
+        })
+    }
+
+    fn output(&self) -> Result<&Arc<dyn Output>> {
+        self.output.as_ref().ok_or_else(|| Error::internal("the file sink was not planned"))
+    }
+}
+
+impl Sink for FileSink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn form(&self) -> Form {
+        form_of(self.format)
+    }
+
+    fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool {
+        // Compressed output is made block by block from encoded rows.
+        self.compression == Compression::None && self.make_output(schema).is_ok_and(|o| o.encoding().as_ref() == Some(encoding))
+    }
+
+    fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {
+        let output = self.make_output(&incoming.schema).map_err(|e| e.object(&self.name))?;
+        let mut notes: Vec<Note> = output.notes();
+        let (method, guarantee) = match &self.path {
+            Some(path) => {
+                super::target::check(path, self.settings.choice("mode").as_deref() == Some("create"))?;
+                if super::target::is_special(path) {
+                    ("written straight to the device or pipe".to_string(), Guarantee::None)
+                } else {
+                    let durable = if self.settings.flag("fsync", true) {
+                        "temporary file, fsync, rename"
+                    } else {
+                        "temporary file, rename (no fsync)"
+                    };
+                    (durable.to_string(), Guarantee::AllOrNothing)
+                }
+            }
+            None => ("written to the pipe in order".to_string(), Guarantee::None),
+        };
+        if self.compression != Compression::None {
+            notes.push(Note::new(format!("compressed with {}, block by block on every core", self.compression.name())));
+        }
+        let run_bytes = output.run_bytes();
+        let columns = incoming.schema.fields().iter().zip(output.columns()).map(|(field, (target, target_type, note))| ColumnMapping {
+            source: field.name().clone(),
+            source_type: field_meta::source_type(field, "postgres").map_or_else(|| field.data_type().to_string(), str::to_string),
+            target,
+            target_type,
+            note,
+        });
+        let plan = WritePlan {
+            method,
+            ddl: Vec::new(),
+            columns: columns.collect(),
+            notes,
+            guarantee,
+            own_connections: false,
+            max_writers: None,
+            block_bytes: run_bytes.map_or(BLOCK, |_| usize::MAX),
+            run_bytes,
+        };
+        self.output = Some(output);
+        Ok(plan)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let output = self.output()?.clone();
+        let destination = self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let destination = destination.ok_or_else(|| Error::internal("the file sink was begun twice"))?;
+        let target = open_target(destination, &self.run_id)?;
+        let mut trailer = FileTrailer::new(self.compression);
+        let mut prolog = output.prolog();
+        if !prolog.is_empty() || self.compression != Compression::None {
+            prolog = trailer.start(&prolog)?;
+        }
+        target.write_at(&prolog, 0)?;
+        let assembler = output.assembler(target.writer()?)?;
+        let state = State { offset: prolog.len() as u64, rows: 0, trailer: Some(trailer), assembler };
+        self.open = Some(Arc::new(Open { target, state: Mutex::new(state), output }));
+        Ok(())
+    }
+
+    fn encoder(&self) -> Result<Box<dyn Encoder>> {
+        let encoder = self.output()?.encoder()?;
+        Ok(match self.compression {
+            Compression::None => encoder,
+            compression => Box::new(CompressingEncoder::new(encoder, compression)?),
+        })
+    }
+
+    fn open(&self, _lane: u32) -> Result<Box<dyn Writer>> {
+        let open = self.open.clone().ok_or_else(|| Error::internal("the file sink was not begun"))?;
+        Ok(Box::new(FileWriter { open }))
+    }
+
+    fn finish(&mut self) -> Result<Finished> {
+        let open = self.open.take().ok_or_else(|| Error::internal("the file sink was not begun"))?;
+        let mut state = open.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(assembler) = state.assembler.take() {
+            assembler.finish().map_err(|e| e.object(&self.name))?;
+        } else if let Some(trailer) = state.trailer.take() {
+            let tail = trailer.finish()?;
+            open.target.write_at(&tail, state.offset)?;
+            state.offset += tail.len() as u64;
+            open.target.expect_length(state.offset)?;
+        }
+        let bytes = open.target.publish(self.settings.flag("fsync", true))?;
+        Ok(Finished { rows: state.rows, bytes, notes: Vec::new() })
+    }
+
+    fn abort(&mut self) -> Vec<String> {
+        match self.open.take() {
+            Some(open) => {
+                open.state.lock().unwrap_or_else(PoisonError::into_inner).assembler = None;
+                open.target.discard()
+            }
+            None => Vec::new(),
+        }
+    }
+}
+
+struct FileWriter {
+    open: Arc<Open>,
+}
+
+impl Writer for FileWriter {
+    fn reserve(&mut self, block: &mut Block) -> Result<Slot> {
+        let open = &self.open;
+        let mut state = open.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = state.offset;
+        let bytes: &[u8] = match &mut block.body {
+            BlockBody::Opaque(piece) => {
+                let piece = std::mem::replace(piece, Box::new(()));
+                let assembler = state.assembler.as_mut().ok_or_else(|| Error::internal("a container piece for a record file"))?;
+                let rows = assembler.add(piece).map_err(|e| e.object(open.target.name()))?;
+                state.rows += rows;
+                return Ok(Slot { offset });
+            }
+            BlockBody::Bytes(bytes) => bytes,
+            BlockBody::Shared(bytes) => bytes,
+        };
+        if let (Some(trailer), Some(checksum)) = (&mut state.trailer, block.checksum) {
+            trailer.push(checksum);
+        }
+        state.offset += bytes.len() as u64;
+        if !open.target.positional() {
+            open.target.write_at(bytes, offset)?;
+        }
+        Ok(Slot { offset })
+    }
+
+    fn write(&mut self, slot: Slot, block: &mut Block) -> Result<Vec<(u64, Error)>> {
+        let bytes: &[u8] = match &block.body {
+            BlockBody::Opaque(_) => return Ok(Vec::new()),
+            BlockBody::Bytes(bytes) => bytes,
+            BlockBody::Shared(bytes) => bytes,
+        };
+        if self.open.target.positional() {
+            self.open.target.write_at(bytes, slot.offset)?;
+        }
+        // An independent count of what was really written, where the format allows a cheap one.
+        let rows = self.open.output.count_records(bytes).unwrap_or(block.rows);
+        self.open.state.lock().unwrap_or_else(PoisonError::into_inner).rows += rows;
+        Ok(Vec::new())
+    }
+
+    fn close(&mut self) -> Result<Vec<(u64, Error)>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,268 @@
+//! The file that is being written, until it is published under its name or discarded.
+
+use super::sink::Destination;
+use haul_model::{Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An open output.
+pub enum Target {
+    /// A regular file, written positionally.
+    File(FileTarget),
+    /// A pipe or device, written in order.
+    Stream(StreamTarget),
+}
+
+/// A regular file that has no name yet, or a temporary one.
+pub struct FileTarget {
+    file: File,
+    /// The final name, symbolic links resolved.
+    path: PathBuf,
+    /// The temporary name; `None` while the file has none at all.
+    temp: Mutex<Option<PathBuf>>,
+    temp_name: PathBuf,
+}
+
+/// A pipe or device.
+pub struct StreamTarget {
+    out: Arc<Mutex<Pipe>>,
+    name: String,
+}
+
+/// An output that is written in order.
+struct Pipe {
+    out: Box<dyn Write + Send + Sync>,
+    written: u64,
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.written += written as u64;
+        Ok(written)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A share of a pipe, for an assembler.
+struct PipeShare(Arc<Mutex<Pipe>>);
+
+impl Write for PipeShare {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+impl StreamTarget {
+    fn new(out: Box<dyn Write + Send + Sync>, name: String) -> Self {
+        Self { out: Arc::new(Mutex::new(Pipe { out, written: 0 })), name }
+    }
+}
+
+/// Refuses what is sure to fail: a missing folder, a folder in place of a file, an existing file under `mode=create`.
+///
+/// # Errors
+/// `NotFound`, `Exists`, `Permission`.
+pub fn check(path: &Path, must_be_new: bool) -> Result<()> {
+    let name = path.display().to_string();
+    if path.is_dir() {
+        return Err(Error::new(ErrorKind::Exists, "is a folder").object(name).hint("name a file in it, for example out.jsonl"));
+    }
+    if must_be_new && path.exists() {
+        return Err(Error::new(ErrorKind::Exists, "the file exists").object(name).hint("use --mode replace to replace it"));
+    }
+    let folder = folder_of(path);
+    if !folder.is_dir() {
+        return Err(Error::new(ErrorKind::NotFound, "the folder does not exist")
+            .object(name)
+            .hint(format!("make it first: mkdir -p {}", folder.display())));
+    }
+    rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
+        .or_else(|e| if is_special(path) { Ok(()) } else { Err(e) })
+        .map_err(|e| Error::io(folder.display().to_string(), "cannot write into the folder", e.into()))
+}
+
+/// Whether the path is there and is not a regular file (a FIFO, `/dev/null`, a socket's pipe).
+pub fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| {
+        let kind = m.file_type();
+        kind.is_fifo() || kind.is_char_device() || kind.is_socket() || kind.is_block_device()
+    })
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Opens the destination for writing, under no or a temporary name.
+///
+/// # Errors
+/// IO.
+pub fn open_target(destination: Destination, run_id: &str) -> Result<Target> {
+    let path = match destination {
+        Destination::Pipe(out) => {
+            return Ok(Target::Stream(StreamTarget::new(out, "standard output".into())));
+        }
+        Destination::Path(path) => path,
+    };
+    let name = path.display().to_string();
+    if is_special(&path) {
+        let file = File::options().write(true).open(&path).map_err(|e| Error::io(&name, "cannot open for writing", e))?;
+        return Ok(Target::Stream(StreamTarget::new(Box::new(file), name)));
+    }
+    // A symbolic link stays one: the file that it points to is replaced.
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    let folder = folder_of(&path);
+    let file_name = path.file_name().map_or_else(|| "out".to_string(), |n| n.to_string_lossy().into_owned());
+    let temp_name = folder.join(format!(".{file_name}.haul-{}.tmp", run_id.replace('/', "-")));
+    let mode = Mode::from_raw_mode(0o666);
+    let unnamed = rustix::fs::open(&folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode);
+    let (file, temp) = match unnamed {
+        Ok(fd) if can_be_named(&fd) => (File::from(fd), None),
+        _ => {
+            let file = File::options()
+                .write(true)
+                .create_new(true)
+                .open(&temp_name)
+                .map_err(|e| Error::io(&name, "cannot create the temporary file", e))?;
+            (file, Some(temp_name.clone()))
+        }
+    };
+    if let Ok(old) = std::fs::metadata(&path) {
+        // The new file keeps the old one's permissions; failing that (another owner) it keeps its own.
+        let _ = file.set_permissions(old.permissions());
+    }
+    Ok(Target::File(FileTarget { file, path, temp: Mutex::new(temp), temp_name }))
+}
+
+/// Giving an unnamed file a name goes through /proc; without it a named temporary file is used.
+fn can_be_named(fd: &impl AsRawFd) -> bool {
+    Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())).exists()
+}
+
+impl Target {
+    /// For messages.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(file) => file.path.display().to_string(),
+            Self::Stream(stream) => stream.name.clone(),
+        }
+    }
+
+    /// Whether several threads may write at their own offsets.
+    pub fn positional(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
+    /// Writes all bytes at `offset` (or next, for a stream).
+    ///
+    /// # Errors
+    /// IO.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let result = match self {
+            Self::File(file) => file.file.write_all_at(bytes, offset),
+            Self::Stream(stream) => stream.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
+        };
+        result.map_err(|e| self.cannot_write(e))
+    }
+
+    fn cannot_write(&self, error: std::io::Error) -> Error {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Error::new(ErrorKind::Io, "the reader of the pipe has gone").object(self.name());
+        }
+        Error::io(self.name(), "cannot write", error)
+    }
+
+    /// The target as a `Write` for assemblers. For files it starts at the beginning.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn writer(&self) -> Result<Box<dyn Write + Send>> {
+        match self {
+            Self::File(file) => {
+                let file = file.file.try_clone().map_err(|e| self.cannot_write(e))?;
+                Ok(Box::new(BufWriter::with_capacity(256 << 10, file)))
+            }
+            Self::Stream(stream) => Ok(Box::new(BufWriter::with_capacity(256 << 10, PipeShare(stream.out.clone())))),
+        }
+    }
+
+    /// Checks that the file is as long as what was written.
+    ///
+    /// # Errors
+    /// `Io`, if it is not.
+    pub fn expect_length(&self, expected: u64) -> Result<()> {
+        let Self::File(file) = self else { return Ok(()) };
+        let found = file.file.metadata().map_err(|e| self.cannot_write(e))?.len();
+        if found != expected {
+            return Err(Error::new(ErrorKind::Io, format!("{expected} bytes were written but the file has {found}")).object(self.name()));
+        }
+        Ok(())
+    }
+
+    /// Makes the file durable (if asked) and gives it its name; returns its length.
+    ///
+    /// # Errors
+    /// IO: the old file is still there.
+    pub fn publish(&self, fsync: bool) -> Result<u64> {
+        match self {
+            Self::Stream(stream) => {
+                let mut pipe = stream.out.lock().unwrap_or_else(PoisonError::into_inner);
+                pipe.flush().map_err(|e| self.cannot_write(e))?;
+                Ok(pipe.written)
+            }
+            Self::File(file) => file.publish(fsync).map_err(|e| self.cannot_write(e)),
+        }
+    }
+
+    /// Takes the file back; names what could not be removed.
+    pub fn discard(&self) -> Vec<String> {
+        let Self::File(file) = self else { return Vec::new() };
+        match file.temp.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(temp) if std::fs::remove_file(&temp).is_err() => vec![temp.display().to_string()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl FileTarget {
+    fn publish(&self, fsync: bool) -> std::io::Result<u64> {
+        if fsync {
+            self.file.sync_all()?;
+        }
+        let mut temp = self.temp.lock().unwrap_or_else(PoisonError::into_inner);
+        if temp.is_none() {
+            // An unnamed file cannot take the place of another one at once: it gets its temporary name first.
+            let from = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            rustix::fs::linkat(CWD, from, CWD, &self.temp_name, AtFlags::SYMLINK_FOLLOW)?;
+            *temp = Some(self.temp_name.clone());
+        }
+        std::fs::rename(&self.temp_name, &self.path)?;
+        *temp = None;
+        if fsync {
+            File::open(folder_of(&self.path))?.sync_all()?;
+        }
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+impl Drop for FileTarget {
+    fn drop(&mut self) {
+        if let Some(temp) = self.temp.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = std::fs::remove_file(temp);
+        }
+    }
+}
