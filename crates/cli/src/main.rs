@@ -1,1 +1,48 @@
-fn main() {}
+//! `haul`: the command line.
+
+mod args;
+mod commands;
+mod env;
+mod job;
+mod options;
+mod progress;
+mod render;
+mod sample;
+
+use haul_model::Result;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let matches = args::command().get_matches();
+    match run(&matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            render::error(&error);
+            ExitCode::from(render::exit_code(&error))
+        }
+    }
+}
+
+fn run(matches: &clap::ArgMatches) -> Result<()> {
+    let env = env::environment()?;
+    match matches.subcommand() {
+        Some(("copy", m)) => commands::copy::run(m, &env),
+        Some(("plan", m)) => commands::plan::run(m, &env),
+        Some(("schema", m)) => commands::schema::schema(m, &env),
+        Some(("preview", m)) => commands::schema::preview(m, &env),
+        Some(("check", m)) => commands::check::run(m, &env),
+        Some(("connectors", m)) => commands::connectors::run(m),
+        Some(("generate", m)) => commands::generate::run(m, &env),
+        Some(("demo", m)) => commands::demo::run(m, &env),
+        Some(("completions", m)) => {
+            if let Some(shell) = m.get_one::<clap_complete::Shell>("shell") {
+                clap_complete::generate(*shell, &mut args::command(), "haul", &mut std::io::stdout());
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

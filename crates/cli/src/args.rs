@@ -1,0 +1,172 @@
+//! The command line, generated from the settings of the job and of every connector and format.
+
+use crate::options::{DISPLAY, JOB};
+use clap::{Arg, ArgAction, Command};
+use haul_connectors::CONNECTORS;
+use haul_formats::FORMATS;
+use haul_model::{Kind, Setting};
+use std::collections::BTreeMap;
+
+/// Flags that were given, by setting name, in order.
+pub type Given = Vec<(String, String)>;
+
+/// Builds the whole command.
+pub fn command() -> Command {
+    Command::new("haul")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Moves tables, files and streams between systems at the speed of the slower end, and proves that every row arrived.")
+        .after_help("FROM and TO are paths, URIs such as postgres://user@host/db?table=t, or - for a pipe.\n`haul connectors` lists what they can be; `haul COMMAND --help` lists the flags.")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(job_command("copy", "Copy FROM to TO"))
+        .subcommand(job_command("plan", "Show what a copy would do: columns, types, statements, guarantee"))
+        .subcommand(endpoint_command("schema", "Show the columns and types of a source"))
+        .subcommand(
+            endpoint_command("preview", "Show the first rows of a source")
+                .arg(Arg::new("rows").short('n').long("rows").value_name("N").default_value("10").value_parser(clap::value_parser!(u64)).help("How many rows")),
+        )
+        .subcommand(endpoint_command("check", "Can it be reached, and with what rights?"))
+        .subcommand(
+            Command::new("connectors")
+                .about("List connectors, or show the reference of one")
+                .arg(Arg::new("name").value_name("NAME"))
+                .arg(Arg::new("markdown").long("markdown").action(ArgAction::SetTrue).help("As a Markdown page")),
+        )
+        .subcommand(generate_command())
+        .subcommand(
+            Command::new("demo")
+                .about("Run the main job on generated data in a temporary folder, and prove the result")
+                .arg(Arg::new("rows").long("rows").value_name("N").default_value("1000000").value_parser(clap::value_parser!(u64)).help("Rows to generate")),
+        )
+        .subcommand(
+            Command::new("completions")
+                .about("Print shell completions")
+                .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(clap::value_parser!(clap_complete::Shell))),
+        )
+}
+
+fn generate_command() -> Command {
+    Command::new("generate")
+        .about("Write generated data: the bench fixture, or padded rows")
+        .arg(Arg::new("dataset").value_name("DATASET").required(true).value_parser(["bench", "padded"]).help("What to generate"))
+        .arg(Arg::new("to").value_name("TO").required(true).help("Where to"))
+        .arg(Arg::new("rows").long("rows").value_name("N").default_value("1000000").value_parser(clap::value_parser!(u64)).help("Rows"))
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("S")
+                .default_value("42")
+                .value_parser(clap::value_parser!(u64))
+                .help("Seed of the random numbers"),
+        )
+        .arg(
+            Arg::new("bytes")
+                .long("bytes")
+                .value_name("N")
+                .value_parser(clap::value_parser!(u64))
+                .help("padded: bytes of a row as JSON (default 256)"),
+        )
+        .args(setting_args())
+}
+
+fn job_command(name: &'static str, about: &'static str) -> Command {
+    Command::new(name)
+        .about(about)
+        .arg(Arg::new("from_position").value_name("FROM").help("Where to read: path, URI, or -"))
+        .arg(Arg::new("to_position").value_name("TO").help("Where to write: path, URI, or -"))
+        .arg(Arg::new("from").long("from").value_name("FROM").conflicts_with("from_position").help("FROM, as a flag"))
+        .arg(Arg::new("to").long("to").value_name("TO").conflicts_with_all(["to_position", "from_position"]).help("TO, as a flag"))
+        .args(setting_args())
+}
+
+fn endpoint_command(name: &'static str, about: &'static str) -> Command {
+    Command::new(name).about(about).arg(Arg::new("endpoint").value_name("URI").required(true).help("Path, URI, or -")).args(setting_args())
+}
+
+/// Where settings come from, under the headings of the help.
+fn setting_sources() -> Vec<(&'static str, Vec<&'static [Setting]>)> {
+    let mut sources = vec![("Job", vec![JOB]), ("Output", vec![DISPLAY])];
+    for connector in CONNECTORS {
+        let spec = connector.spec();
+        sources.push((spec.name, vec![spec.source, spec.sink]));
+    }
+    for format in FORMATS {
+        sources.push((format.name, vec![format.read, format.write]));
+    }
+    sources
+}
+
+/// One argument per setting name; a setting that several connectors share appears once.
+fn setting_args() -> Vec<Arg> {
+    const TAKEN: &[&str] = &["from", "to", "rows", "seed", "bytes", "dataset", "name", "help", "version"];
+    let mut seen: BTreeMap<&str, ()> = TAKEN.iter().map(|t| (*t, ())).collect();
+    let mut out = Vec::new();
+    for (heading, slices) in setting_sources() {
+        for setting in slices.into_iter().flatten() {
+            if seen.insert(setting.name, ()).is_none() {
+                let aliases: Vec<&'static str> = setting.aliases.iter().copied().filter(|a| seen.insert(a, ()).is_none()).collect();
+                out.push(setting_arg(setting, aliases, heading));
+            }
+        }
+    }
+    out
+}
+
+fn setting_arg(setting: &'static Setting, aliases: Vec<&'static str>, heading: &'static str) -> Arg {
+    let dashed = |name: &str| name.replace('_', "-");
+    let mut help = setting.doc.to_string();
+    if !setting.default.is_empty() {
+        help.push_str(&format!(" [default: {}]", setting.default));
+    }
+    let value_name = match setting.kind {
+        Kind::Bool => "on|off".to_string(),
+        Kind::Int => "N".into(),
+        Kind::Text => "TEXT".into(),
+        Kind::Choice(words) => words.join("|"),
+        Kind::Bytes => "BYTES".into(),
+        Kind::Duration => "TIME".into(),
+        Kind::Path => "PATH".into(),
+        Kind::List => "A,B".into(),
+        Kind::Char => "CHAR".into(),
+    };
+    let mut arg =
+        Arg::new(setting.name).long(dashed(setting.name)).value_name(value_name).help(help).help_heading(heading).allow_hyphen_values(true);
+    for alias in aliases {
+        arg = arg.visible_alias(dashed(alias));
+    }
+    if setting.kind == Kind::Bool {
+        // `--create` alone means on; a value needs `=`, so that a following path is not taken for it.
+        arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+    }
+    arg
+}
+
+/// The settings that were given as flags.
+pub fn given(matches: &clap::ArgMatches) -> Given {
+    let mut out = Vec::new();
+    for (_, slices) in setting_sources() {
+        for setting in slices.into_iter().flatten() {
+            let value = matches.try_get_one::<String>(setting.name).ok().flatten();
+            if let Some(value) = value
+                && matches.value_source(setting.name) == Some(clap::parser::ValueSource::CommandLine)
+                && !out.iter().any(|(n, _)| n == setting.name)
+            {
+                out.push((setting.name.to_string(), value.clone()));
+            }
+        }
+    }
+    out
+}
+
+/// Whether a setting of this name belongs to the job or its display.
+pub fn job_setting(name: &str) -> Option<&'static Setting> {
+    JOB.iter().chain(DISPLAY).find(|s| s.answers_to(name))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_is_consistent() {
+        super::command().debug_assert();
+    }
+}

@@ -1,0 +1,9 @@
+//! One module per command.
+
+pub mod check;
+pub mod connectors;
+pub mod copy;
+pub mod demo;
+pub mod generate;
+pub mod plan;
+pub mod schema;

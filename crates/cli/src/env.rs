@@ -1,0 +1,39 @@
+//! What the process knows: variables, home, run id, cores, and the stop flag that Ctrl-C sets.
+
+use haul_model::{Environment, Error, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Collects the environment and installs the signal handlers. A second Ctrl-C ends the process at once.
+///
+/// # Errors
+/// A signal handler that cannot be installed.
+pub fn environment() -> Result<Environment> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let install = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
+        install.map_err(|e| Error::io("this process", "cannot install a signal handler", e))?;
+    }
+    Ok(Environment {
+        vars: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
+        home: std::env::home_dir(),
+        stop,
+        run_id: run_id(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+    })
+}
+
+/// Unique on this machine and readable: process id and start time, in base 36.
+fn run_id() -> String {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let mut n = nanos / 1000 ^ (u64::from(std::process::id()) << 40);
+    let mut out = Vec::new();
+    while n > 0 {
+        out.push(b"0123456789abcdefghijklmnopqrstuvwxyz"[(n % 36) as usize]);
+        n /= 36;
+    }
+    out.reverse();
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,209 @@
+//! From words to a job: endpoints, settings by where they belong, connectors, transforms.
+
+use crate::args::{Given, job_setting};
+use crate::options::{DISPLAY, JOB};
+use haul_connectors::by_scheme;
+use haul_engine::{Job, OnError, Options, transform};
+use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Setting, Settings, Source, Transform};
+
+/// A job that is set up, with the settings that shape its display.
+pub struct Ready {
+    /// The job.
+    pub job: Job,
+    /// Both ends as text without secrets.
+    pub from: String,
+    /// See `from`.
+    pub to: String,
+    /// Job settings.
+    pub settings: Settings,
+}
+
+/// Which way an endpoint is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Read from.
+    Source,
+    /// Written to.
+    Sink,
+}
+
+/// An endpoint with its connector and settings.
+pub struct End {
+    pub endpoint: Endpoint,
+    pub connector: &'static dyn Connector,
+    pub settings: Settings,
+}
+
+/// Splits what was given by flag and query into the settings of this end and those of the job.
+///
+/// Flags come first, so that a key in the endpoint's own query wins.
+pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)>, used: &mut Vec<String>) -> Result<End> {
+    let mut endpoint = Endpoint::parse(text)?;
+    let connector = by_scheme(&endpoint.scheme)?;
+    // The format decides which settings exist, and may itself come as a flag.
+    for key in ["format", "compression"] {
+        if let Some((_, value)) = flags.iter().find(|(n, _)| n == key)
+            && endpoint.get(key).is_none()
+        {
+            endpoint.query.push((key.to_string(), value.clone()));
+        }
+    }
+    let specs = match side {
+        Side::Source => connector.source_settings(&endpoint),
+        Side::Sink => connector.sink_settings(&endpoint),
+    }?;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (name, value) in flags {
+        if accepts(&specs, name) {
+            used.push(name.clone());
+            pairs.push((name.clone(), value.clone()));
+        }
+    }
+    for (name, value) in &endpoint.query {
+        if !accepts(&specs, name) && job_setting(name).is_some() {
+            job.push((name.clone(), value.clone()));
+        } else {
+            pairs.push((name.clone(), value.clone()));
+        }
+    }
+    let pairs = pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).filter(|(n, v)| !(*n == "columns" && v.eq_ignore_ascii_case("auto")));
+    let settings = Settings::resolve(&specs, pairs, connector.spec().name)?;
+    Ok(End { endpoint, connector, settings })
+}
+
+fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
+    specs.iter().flat_map(|s| s.iter()).any(|s| s.answers_to(name))
+}
+
+/// Sets up a copy from `from` to `to`.
+pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Ready> {
+    let (mut job_pairs, mut used) = (Vec::new(), Vec::new());
+    let source_end = end(from, Side::Source, flags, &mut job_pairs, &mut used)?;
+    let sink_end = end(to, Side::Sink, flags, &mut job_pairs, &mut used)?;
+    let job_flags = flags.iter().filter(|(n, _)| job_setting(n).is_some()).cloned();
+    let all: Vec<(String, String)> = job_pairs.into_iter().chain(job_flags).collect();
+    if let Some((name, _)) = flags.iter().find(|(n, _)| job_setting(n).is_none() && !used.contains(n)) {
+        return Err(Error::new(
+            ErrorKind::Usage,
+            format!(
+                "--{} means nothing for {} to {}",
+                name.replace('_', "-"),
+                source_end.connector.spec().name,
+                sink_end.connector.spec().name
+            ),
+        )
+        .hint("`haul connectors NAME` lists what each end understands"));
+    }
+    let settings = Settings::resolve(&[JOB, DISPLAY], all.iter().map(|(n, v)| (n.as_str(), v.as_str())), "a job")?;
+    let mut source_end = source_end;
+    let mut sink_end = sink_end;
+    for shared in ["on_lossy", "on_error"] {
+        if let Some(value) = settings.text(shared) {
+            let value = value.to_ascii_lowercase();
+            share(&mut source_end, Side::Source, shared, &value)?;
+            share(&mut sink_end, Side::Sink, shared, &value)?;
+        }
+    }
+    let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
+    let transforms = transforms(&source_end, &sink_end, &settings, source.as_ref(), env)?;
+    let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
+    let limit_in_source = source_end.settings.has("limit");
+    let options = options(&settings, env, limit_in_source)?;
+    Ok(Ready {
+        from: source_end.endpoint.redacted(),
+        to: sink_end.endpoint.redacted(),
+        job: Job { source, transforms, sink, options },
+        settings,
+    })
+}
+
+/// Hands a job setting on to an end that has one of the same name.
+fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
+    let specs = match side {
+        Side::Source => end.connector.source_settings(&end.endpoint),
+        Side::Sink => end.connector.sink_settings(&end.endpoint),
+    }?;
+    if let Some(setting) = specs.iter().flat_map(|s| s.iter()).find(|s| s.name == name) {
+        setting.check(value)?;
+        end.settings.set(setting.name, value);
+    }
+    Ok(())
+}
+
+fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Result<Options> {
+    let positive = |name: &str| -> Result<Option<u64>> {
+        match settings.int(name) {
+            None => Ok(None),
+            Some(n) => {
+                u64::try_from(n).map(Some).map_err(|_| Error::new(ErrorKind::Config, format!("setting {name:?} must not be negative")))
+            }
+        }
+    };
+    let degree = match settings.int("degree").unwrap_or(0) {
+        n @ 0..=1024 => n as usize,
+        n if n < 0 => (env.cores / n.unsigned_abs() as usize).max(1),
+        n => return Err(Error::new(ErrorKind::Config, format!("setting \"degree\" goes from 1 to 1024, not {n}"))),
+    };
+    let batch_rows = positive("batch_size")?;
+    if batch_rows == Some(0) {
+        return Err(Error::new(ErrorKind::Config, "setting \"batch_size\" must be at least 1"));
+    }
+    let on_error = match settings.choice("on_error").as_deref() {
+        Some("reject") => OnError::Reject { max: positive("max_rejects")?.unwrap_or(1000) },
+        _ => OnError::Stop,
+    };
+    Ok(Options {
+        degree,
+        cores: env.cores,
+        budget: settings.bytes("budget").unwrap_or(64 << 20),
+        batch_rows: batch_rows.map(|n| n as usize),
+        limit: if limit_in_source { None } else { positive("limit")? },
+        on_error,
+    })
+}
+
+/// The steps between source and sink, in order: suffixes of FROM, suffixes of TO, then the flags.
+fn transforms(
+    source_end: &End,
+    sink_end: &End,
+    settings: &Settings,
+    source: &dyn Source,
+    env: &Environment,
+) -> Result<Vec<Box<dyn Transform>>> {
+    let mut out: Vec<Box<dyn Transform>> = Vec::new();
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| Error::io(path, "cannot read", e));
+    for suffix in source_end.endpoint.suffixes.iter().chain(&sink_end.endpoint.suffixes) {
+        out.push(transform::parse_suffix(&suffix.name, &suffix.query, &read)?);
+    }
+    if let Some(columns) = settings
+        .list("columns")
+        .filter(|c| !source_end.settings.has("columns") && !matches!(c.as_slice(), [a] if a.eq_ignore_ascii_case("auto")))
+    {
+        out.push(transform::project(&columns)?);
+    }
+    if let Some(path) = settings.text("json_schema") {
+        out.push(transform::json_schema(&read(path)?).map_err(|e| e.object(path))?);
+    }
+    if settings.flag("infer", false) {
+        out.push(inferred(source_end, source, env)?);
+    }
+    if let Some(cast) = settings.text("cast") {
+        out.push(transform::cast(cast)?);
+    }
+    if let Some(rename) = settings.text("rename") {
+        out.push(transform::rename(rename)?);
+    }
+    Ok(out)
+}
+
+/// `--infer`: reads a sample through a second instance of the source.
+fn inferred(end: &End, source: &dyn Source, env: &Environment) -> Result<Box<dyn Transform>> {
+    if end.endpoint.scheme == "stdio" {
+        return Err(Error::new(ErrorKind::Unsupported, "--infer reads a sample first, which a pipe cannot give twice")
+            .hint("name the types with --cast, or write the input to a file first"));
+    }
+    let schema = source.schema(haul_model::Form::Text)?;
+    let mut second = end.connector.source(&end.endpoint, &end.settings, env)?;
+    let sample = crate::sample::rows(second.as_mut(), haul_model::Form::Text, 20_000)?;
+    transform::infer(&schema, &sample)
+}

@@ -1,0 +1,49 @@
+//! Settings of a job, beside those of its connectors. Flags, docs and completions are generated from here.
+
+use haul_model::{Kind, Setting};
+
+/// Settings that belong to the job itself.
+pub static JOB: &[Setting] = &[
+    Setting::new("degree", Kind::Int, "0", "Lanes on the network (connections at once); 0 = automatic. CPU work always uses every core.")
+        .alias(&["concurrency"]),
+    Setting::new("batch_size", Kind::Int, "automatic", "At most this many rows in a batch.").alias(&["batch_rows"]),
+    Setting::new("limit", Kind::Int, "", "Stop after this many rows."),
+    Setting::new("columns", Kind::List, "auto", "Only these columns, in this order. auto: all, mapped to the target by name."),
+    Setting::new("cast", Kind::Text, "", "Types for columns: id:bigint,ts:timestamptz,attributes:json. SQL and Arrow names both work."),
+    Setting::new("rename", Kind::Text, "", "New names for columns: old:new,old2:new2."),
+    Setting::new(
+        "infer",
+        Kind::Bool,
+        "false",
+        "Find the types of text columns from a sample. A later value that does not fit is an error with its line.",
+    ),
+    Setting::new("json_schema", Kind::Path, "", "A JSON Schema file that types and checks the columns.").alias(&["schema_file"]),
+    Setting::new(
+        "on_error",
+        Kind::Choice(&["stop", "reject"]),
+        "stop",
+        "stop: a bad row ends the job. reject: it is counted, written to --rejects, and the job goes on.",
+    ),
+    Setting::new("rejects", Kind::Path, "", "File for rejected rows (JSON lines: place, reason, raw record)."),
+    Setting::new("max_rejects", Kind::Int, "1000", "More rejected rows than this fail the job."),
+    Setting::new(
+        "on_lossy",
+        Kind::Choice(&["error", "text", "null", "clamp"]),
+        "error",
+        "A value that the target cannot hold exactly: stop, carry it as exact text, write NULL, or write the nearest value. Counted.",
+    ),
+    Setting::new("budget", Kind::Bytes, "64MiB", "Bytes in flight."),
+    Setting::new(
+        "drain",
+        Kind::Bool,
+        "true",
+        "Read to the end and stop. Always the case for files and tables; accepted for scripts that say it.",
+    ),
+];
+
+/// Settings of the command line itself.
+pub static DISPLAY: &[Setting] = &[
+    Setting::new("progress", Kind::Choice(&["auto", "bar", "plain", "none"]), "auto", "auto: a bar on a terminal, else a line every 30 s."),
+    Setting::new("json", Kind::Bool, "false", "Print the result as one JSON object on standard output."),
+    Setting::new("dry_run", Kind::Bool, "false", "Print the plan and stop."),
+];

@@ -1,0 +1,38 @@
+//! The first rows of a source, read on one thread.
+
+use arrow_array::RecordBatch;
+use haul_model::{Form, Next, Payload, Position, Reading, Result, Source, Strict};
+
+/// At least the first `wanted` rows (or all there are), as batches.
+///
+/// # Errors
+/// Whatever reading can meet; a bad row is one.
+pub fn rows(source: &mut dyn Source, form: Form, wanted: usize) -> Result<Vec<RecordBatch>> {
+    let plan = source.plan(&Reading { pass_through: None, form, degree: 1 })?;
+    let mut decoder = source.decoder(form)?;
+    let (mut out, mut have) = (Vec::new(), 0);
+    for split in &plan.splits {
+        let mut reader = source.open(split, &Position::start())?;
+        while have < wanted {
+            match reader.next()? {
+                Next::End => break,
+                Next::Idle => std::thread::sleep(std::time::Duration::from_millis(1)),
+                Next::Batch(batch) => match batch.payload {
+                    Payload::Columns(batch) => {
+                        have += batch.num_rows();
+                        out.push(batch);
+                    }
+                    Payload::Raw(raw) => decoder.decode(raw, &mut Strict::default(), &mut |rows, _| {
+                        have += rows.batch.num_rows();
+                        out.push(rows.batch);
+                        Ok(())
+                    })?,
+                },
+            }
+        }
+        if have >= wanted {
+            break;
+        }
+    }
+    Ok(out)
+}
