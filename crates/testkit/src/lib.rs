@@ -1,1 +1,17 @@
-//! placeholder
+//! What the tests of all crates share.
+//!
+//! - [`services`]: the servers that `./test` starts, found through the environment (the only place that reads it)
+//! - [`pg`]: a scratch database per test, SQL through `psql`
+//! - [`memory`]: a source and a sink that keep their batches in memory
+//! - [`faults`]: decorators that fail, wait or lie at a chosen call
+//! - [`conformance`]: the contracts of the traits, checked against any source or sink
+//!
+//! Everything here panics with a clear message rather than returning errors: a test has nobody to hand them to.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+pub mod conformance;
+pub mod faults;
+pub mod memory;
+pub mod pg;
+pub mod rows;
+pub mod services;

@@ -197,3 +197,12 @@ fn no_rows_is_a_table_too() {
     assert_eq!(read("generate://bench?rows=0", &Position::start(), None).2, 0);
     assert_eq!(read("generate://padded?rows=0", &Position::start(), None).2, 0);
 }
+
+#[test]
+fn the_source_keeps_the_contract() {
+    use haul_testkit::conformance::{self, ReadCase};
+    for uri in ["generate://bench?rows=5000&seed=1", "generate://padded?rows=2500&bytes=256", "generate://bench?rows=0"] {
+        let rows = read(uri, &Position::start(), None).1;
+        conformance::source(&|| source(uri), &ReadCase::new(rows));
+    }
+}
