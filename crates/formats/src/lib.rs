@@ -13,6 +13,7 @@ pub mod csv;
 pub mod jsonl;
 pub mod literal;
 pub mod parquet;
+mod simd;
 
 use arrow_schema::SchemaRef;
 use haul_model::{Decoder, Encoder, Encoding, Form, Note, Result, Setting};

@@ -79,10 +79,26 @@ pub struct Block {
 pub enum BlockBody {
     /// Encoded records back to back.
     Bytes(Vec<u8>),
+    /// Encoded records, compressed. The sink joins them in order and needs the checksums for what stands at the end.
+    Compressed {
+        /// As they go into the file.
+        bytes: Vec<u8>,
+        /// What they were.
+        plain: Plain,
+    },
     /// A pass-through chunk, as it was read.
     Shared(bytes::Bytes),
     /// A finished structure (a Parquet row group, an Arrow batch).
     Opaque(Box<dyn std::any::Any + Send>),
+}
+
+/// What a compressed block was before it was compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Plain {
+    /// CRC-32 (IEEE) of the bytes; 0 where the compression does not need it.
+    pub crc32: u32,
+    /// How many bytes.
+    pub bytes: u64,
 }
 
 /// Columns to bytes. One instance per worker.

@@ -18,7 +18,7 @@ mod source;
 mod split;
 
 pub use batch::{Batch, Origin, Payload, Raw, Rows};
-pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Rejects, Strict, Transform};
+pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Plain, Rejects, Strict, Transform};
 pub use connector::{CheckLine, Connector, ConnectorSpec, Environment, Example};
 pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode};
 pub use error::{Error, ErrorKind, Place, Result, ResultExt};

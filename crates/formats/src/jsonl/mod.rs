@@ -1,6 +1,21 @@
-//! JSON Lines.
+//! JSON Lines: one object a line, LF after each, UTF-8.
+//!
+//! On output, keys stand in column order and every value has one documented form: numbers with all their digits
+//! (decimals too), dates and times as ISO 8601 strings, bytes as `"\\x..."` in hex, lists and structs nested, JSON
+//! columns as they are. NaN and infinity have no form and are errors unless `--on-lossy` says otherwise.
+
+mod encode;
+mod escape;
+pub mod json;
+mod value;
+
+pub use encode::JsonlOutput;
+pub use escape::push_string;
+pub use json::{JsonError, JsonReason, compact_json, validate_json};
+pub use value::{NoJson, ValueWriter, write_json_value};
 
 use crate::FormatSpec;
+use haul_model::{Encoding, Kind, Setting};
 
 /// The reference of this format.
 pub static SPEC: FormatSpec = FormatSpec {
@@ -8,7 +23,24 @@ pub static SPEC: FormatSpec = FormatSpec {
     aliases: &["json", "raw", "ndjson"],
     extensions: &["jsonl", "ndjson", "json"],
     title: "JSON Lines: one object a line",
-    read: &[],
-    write: &[],
+    read: READ,
+    write: WRITE,
     container: false,
 };
+
+static READ: &[Setting] = &[];
+
+static WRITE: &[Setting] = &[Setting::new(
+    "nulls",
+    Kind::Choice(&["keep", "omit"]),
+    "keep",
+    "keep writes NULL as null; omit leaves the key out. A NULL in a column of JSON values always leaves the key out, because null is a value there.",
+)];
+
+/// The encoding of JSON Lines for pass-through.
+fn encoding() -> Encoding {
+    Encoding { format: "jsonl", detail: String::new() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,4 @@
+//! Tests of this folder; the oracle is serde_json.
+
+mod encode;
+mod scanner;
