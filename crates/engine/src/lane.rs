@@ -425,7 +425,7 @@ impl Chunk<'_> {
 
     fn account(&self, block: &Block, rows: u64) {
         let bytes = match &block.body {
-            BlockBody::Bytes(bytes) => bytes.len() as u64,
+            BlockBody::Bytes(bytes) | BlockBody::Compressed { bytes, .. } => bytes.len() as u64,
             BlockBody::Shared(bytes) => bytes.len() as u64,
             BlockBody::Opaque(_) => 0,
         };
@@ -434,7 +434,8 @@ impl Chunk<'_> {
     }
 
     fn recycle(&mut self, block: Block) {
-        if let (BlockBody::Bytes(mut buffer), Some(encoder)) = (block.body, &mut self.encoder) {
+        let (BlockBody::Bytes(mut buffer) | BlockBody::Compressed { bytes: mut buffer, .. }) = block.body else { return };
+        if let Some(encoder) = &mut self.encoder {
             buffer.clear();
             encoder.recycle(buffer);
         }

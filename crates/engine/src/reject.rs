@@ -148,7 +148,12 @@ fn render(rows: &Rows, row: usize) -> Vec<u8> {
         }
         out.extend(serde_json::Value::from(field.name().as_str()).to_string().into_bytes());
         out.push(b':');
-        haul_formats::jsonl::write_json_value(rows.batch.column(i).as_ref(), field, row, &mut out);
+        // A value that JSON has no form for (NaN) is left as null: the log is for people.
+        let before = out.len();
+        if haul_formats::jsonl::write_json_value(rows.batch.column(i).as_ref(), field, row, &mut out).is_err() {
+            out.truncate(before);
+            out.extend_from_slice(b"null");
+        }
     }
     out.push(b'}');
     out

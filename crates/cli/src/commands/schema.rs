@@ -75,7 +75,7 @@ pub fn preview(matches: &ArgMatches, env: &Environment) -> Result<()> {
             let mut object = Vec::new();
             for (i, field) in schema.fields().iter().enumerate() {
                 let mut cell = Vec::new();
-                haul_formats::jsonl::write_json_value(batch.column(i).as_ref(), field, row, &mut cell);
+                haul_formats::jsonl::write_json_value(batch.column(i).as_ref(), field, row, &mut cell)?;
                 let cell = String::from_utf8_lossy(&cell).into_owned();
                 object.push(format!("{}:{cell}", serde_json::Value::from(field.name().as_str())));
                 cells.push(shorten(&cell));

@@ -1,8 +1,8 @@
 //! Which files, in which format and compression.
 
-use haul_formats::compression::Compression;
+use haul_formats::compression::{self, Compression};
 use haul_formats::{FORMATS, FormatSpec, by_extension, by_name};
-use haul_model::{Endpoint, Error, ErrorKind, Kind, Result, Setting, Settings};
+use haul_model::{Endpoint, Error, ErrorKind, Kind, OnLossy, Result, Setting, Settings};
 use std::path::{Path, PathBuf};
 
 /// `--max-row-bytes` when nothing is said.
@@ -14,24 +14,24 @@ const FORMAT: Setting = Setting::new(
     "by extension",
     "csv, tsv, jsonl (also json, raw, ndjson: one JSON object a line), parquet, arrow. Needed where the name does not say it.",
 );
-const COMPRESSION: Setting = Setting::new(
-    "compression",
-    Kind::Choice(&["auto", "none", "gzip", "gz", "zstd", "zst", "lz4", "snappy"]),
-    "auto",
-    "Compression of the file; auto goes by extension (.gz, .zst, .lz4) and, when reading, by the first bytes. For Parquet and Arrow: the codec inside the file.",
-);
-
 /// Settings for reading, beside the format's.
 pub static SOURCE: &[Setting] = &[
     FORMAT,
-    COMPRESSION,
+    compression::SETTING,
     Setting::new("max_row_bytes", Kind::Bytes, "64MiB", "A longer record is an error, so that one broken quote cannot take all memory."),
 ];
 
 /// Settings for writing, beside the format's.
 pub static SINK: &[Setting] = &[
     FORMAT,
-    COMPRESSION,
+    compression::SETTING,
+    compression::LEVEL_SETTING,
+    Setting::new(
+        "on_lossy",
+        Kind::Choice(&["error", "text", "null", "clamp"]),
+        "error",
+        "What to do with a value that the format cannot hold (see the job's setting).",
+    ),
     Setting::new("fsync", Kind::Bool, "on", "Make the file durable before it gets its name. off: leave that to the operating system."),
     Setting::new(
         "mode",
@@ -46,28 +46,34 @@ pub fn is_stdio(endpoint: &Endpoint) -> bool {
     endpoint.scheme == "stdio"
 }
 
-/// The format and compression that an endpoint asks for, by setting or by name.
-pub struct Choice {
-    pub format: &'static FormatSpec,
-    pub compression: Option<Compression>,
+/// The format of a file called `name`: by setting, else by its extension (a compression's left out).
+pub fn choose(name: &str, format: Option<&str>) -> Result<&'static FormatSpec> {
+    match format {
+        Some(word) => by_name(word).ok_or_else(|| unknown_format(word)),
+        None => by_extension(Compression::by_extension(name).1).ok_or_else(|| {
+            let error = Error::new(ErrorKind::Config, format!("cannot tell the format of {name:?} by its name"));
+            error.hint(format!("say it: --format csv, or ?format=csv behind the path (one of {})", names()))
+        }),
+    }
 }
 
-/// Works out format and compression for a file called `name`.
-pub fn choose(name: &str, format: Option<&str>, compression: Option<&str>) -> Result<Choice> {
-    let by_name_end = Compression::of_extension(name);
-    let compression = match compression {
-        None | Some("auto") => by_name_end.map(|(c, _)| c),
-        Some(word) => Compression::by_name(word),
-    };
-    let stem = by_name_end.map_or(name, |(_, stem)| stem);
-    let found = match format {
-        Some(word) => by_name(word).ok_or_else(|| unknown_format(word))?,
-        None => by_extension(stem).ok_or_else(|| {
-            Error::new(ErrorKind::Config, format!("cannot tell the format of {name:?} by its name"))
-                .hint(format!("say it: ?format=csv (one of {})", names()))
-        })?,
-    };
-    Ok(Choice { format: found, compression })
+/// The settings with what the format itself implies: a TSV file is delimited by tabs.
+pub fn dialect(format: &FormatSpec, settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    if format.name == "tsv" && !settings.has("delimiter") {
+        settings.set("delimiter", "\\t");
+    }
+    settings
+}
+
+/// The policy for values that the format cannot hold.
+pub fn on_lossy(settings: &Settings) -> OnLossy {
+    match settings.choice("on_lossy").as_deref() {
+        Some("text") => OnLossy::Text,
+        Some("null") => OnLossy::Null,
+        Some("clamp") => OnLossy::Clamp,
+        _ => OnLossy::Error,
+    }
 }
 
 fn unknown_format(word: &str) -> Error {
@@ -87,7 +93,7 @@ pub fn format_of(endpoint: &Endpoint, format: Option<&str>) -> Result<&'static F
     let format = format.or_else(|| endpoint.get("format"));
     let path = if is_stdio(endpoint) { "-".to_string() } else { endpoint.path()? };
     let name = first_name(&path);
-    Ok(choose(&name, format, endpoint.get("compression").filter(|c| *c != "snappy"))?.format)
+    choose(&name, format)
 }
 
 /// The name that stands for a path when its format is looked up: for a folder, its first file's.

@@ -81,9 +81,9 @@ impl ByteStream {
     ///
     /// # Errors
     /// A codec that cannot be started.
-    pub fn decompress(self, compression: Compression) -> Result<Self> {
+    pub fn decompress(self, compression: Compression, name: &str) -> Result<Self> {
         let regular = self.regular;
-        let stream = Decompressor::new(compression, Box::new(AsRead(self)))?;
+        let stream = Decompressor::new(compression, Box::new(AsRead(self)), name)?;
         Ok(Self::new(Inner::Stream(Box::new(stream)), regular))
     }
 

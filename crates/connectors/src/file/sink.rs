@@ -56,7 +56,7 @@ struct State {
     offset: u64,
     /// Rows confirmed by writers.
     rows: u64,
-    trailer: Option<FileTrailer>,
+    envelope: Envelope,
     assembler: Option<Box<dyn Assembler>>,
 }
 
@@ -71,10 +71,9 @@ impl FileSink {
             Destination::Pipe(_) => None,
         };
         let name = path.as_ref().map_or("standard output".to_string(), |p| p.display().to_string());
-        let compression_word = settings.text("compression");
         let file_name = if path.is_some() { name.as_str() } else { "-" };
-        let choice = config::choose(file_name, settings.text("format"), compression_word.filter(|c| *c != "snappy"))?;
-        let compression = if choice.format.container { Compression::None } else { choice.compression.unwrap_or(Compression::None) };
+        let format = config::choose(file_name, settings.text("format"))?;
+        let compression = if format.container { Compression::None } else { Compression::for_writing(settings, file_name) };
         if settings.choice("mode").as_deref() == Some("append") {
             return Err(Error::new(ErrorKind::Unsupported, "a file cannot be appended to without risking half a record")
                 .object(name)
@@ -84,7 +83,7 @@ impl FileSink {
             name,
             destination: Mutex::new(Some(destination)),
             path,
-            format: choice.format,
+            format,
             compression,
             settings: settings.clone(),
             run_id: run_id.to_string(),
@@ -95,11 +94,10 @@ impl FileSink {
 
     fn make_output(&self, schema: &SchemaRef) -> Result<Arc<dyn Output>> {
         Ok(match self.format.name {
-            "csv" => Arc::new(CsvOutput::new(&self.settings, schema, false)?),
-            "tsv" => Arc::new(CsvOutput::new(&self.settings, schema, true)?),
-            "jsonl" => Arc::new(JsonlOutput::new(&self.settings, schema)?),
-            "parquet" => Arc::new(ParquetOutput::new(&self.settings, schema)?),
-            _ => Arc::new(ArrowOutput::new(&self.settings, schema)?),
+            "csv" | "tsv" => Arc::new(CsvOutput::new(&config::dialect(self.format, &self.settings), schema.clone())?),
+            "jsonl" => Arc::new(JsonlOutput::new(&self.settings, schema.clone())?.on_lossy(config::on_lossy(&self.settings))),
+            "parquet" => Arc::new(ParquetOutput::new(&self.settings, schema.clone())?),
+            _ => Arc::new(ArrowOutput::new(&self.settings, schema.clone())?),
         })
     }
 
@@ -172,14 +170,19 @@ impl Sink for FileSink {
         let destination = self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
         let destination = destination.ok_or_else(|| Error::internal("the file sink was begun twice"))?;
         let target = open_target(destination, &self.run_id)?;
-        let mut trailer = FileTrailer::new(self.compression);
-        let mut prolog = output.prolog();
-        if !prolog.is_empty() || self.compression != Compression::None {
-            prolog = trailer.start(&prolog)?;
+        let mut envelope = Envelope::new(self.compression);
+        let mut start = envelope.header().to_vec();
+        let prolog = output.prolog();
+        if self.compression == Compression::None {
+            start.extend_from_slice(&prolog);
+        } else if !prolog.is_empty() {
+            let level = self.compression.level(&self.settings)?;
+            let plain = BlockCompressor::new(self.compression, level)?.compress(&prolog, &mut start)?;
+            envelope.push(plain);
         }
-        target.write_at(&prolog, 0)?;
-        let assembler = output.assembler(target.writer()?)?;
-        let state = State { offset: prolog.len() as u64, rows: 0, trailer: Some(trailer), assembler };
+        target.write_at(&start, 0)?;
+        let assembler = if self.format.container { output.assembler(target.writer()?)? } else { None };
+        let state = State { offset: start.len() as u64, rows: 0, envelope, assembler };
         self.open = Some(Arc::new(Open { target, state: Mutex::new(state), output }));
         Ok(())
     }
@@ -188,7 +191,7 @@ impl Sink for FileSink {
         let encoder = self.output()?.encoder()?;
         Ok(match self.compression {
             Compression::None => encoder,
-            compression => Box::new(CompressingEncoder::new(encoder, compression)?),
+            compression => Box::new(CompressingEncoder::new(encoder, compression, compression.level(&self.settings)?)?),
         })
     }
 
@@ -202,8 +205,8 @@ impl Sink for FileSink {
         let mut state = open.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(assembler) = state.assembler.take() {
             assembler.finish().map_err(|e| e.object(&self.name))?;
-        } else if let Some(trailer) = state.trailer.take() {
-            let tail = trailer.finish()?;
+        } else {
+            let tail = if self.compression == Compression::None { Vec::new() } else { state.envelope.finish()? };
             open.target.write_at(&tail, state.offset)?;
             state.offset += tail.len() as u64;
             open.target.expect_length(state.offset)?;
@@ -241,11 +244,12 @@ impl Writer for FileWriter {
                 return Ok(Slot { offset });
             }
             BlockBody::Bytes(bytes) => bytes,
+            BlockBody::Compressed { bytes, plain } => {
+                state.envelope.push(*plain);
+                bytes
+            }
             BlockBody::Shared(bytes) => bytes,
         };
-        if let (Some(trailer), Some(checksum)) = (&mut state.trailer, block.checksum) {
-            trailer.push(checksum);
-        }
         state.offset += bytes.len() as u64;
         if !open.target.positional() {
             open.target.write_at(bytes, offset)?;
@@ -256,14 +260,17 @@ impl Writer for FileWriter {
     fn write(&mut self, slot: Slot, block: &mut Block) -> Result<Vec<(u64, Error)>> {
         let bytes: &[u8] = match &block.body {
             BlockBody::Opaque(_) => return Ok(Vec::new()),
-            BlockBody::Bytes(bytes) => bytes,
+            BlockBody::Bytes(bytes) | BlockBody::Compressed { bytes, .. } => bytes,
             BlockBody::Shared(bytes) => bytes,
         };
         if self.open.target.positional() {
             self.open.target.write_at(bytes, slot.offset)?;
         }
         // An independent count of what was really written, where the format allows a cheap one.
-        let rows = self.open.output.count_records(bytes).unwrap_or(block.rows);
+        let rows = match &block.body {
+            BlockBody::Compressed { .. } => block.rows,
+            _ => self.open.output.count_records(bytes).unwrap_or(block.rows),
+        };
         self.open.state.lock().unwrap_or_else(PoisonError::into_inner).rows += rows;
         Ok(Vec::new())
     }

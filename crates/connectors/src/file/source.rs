@@ -5,7 +5,7 @@ use super::input::{ByteStream, FileAt};
 use super::reader::{PieceReader, RecordReader};
 use arrow_schema::SchemaRef;
 use haul_formats::compression::Compression;
-use haul_formats::csv::{CsvInput, Transcoder, detect_encoding};
+use haul_formats::csv::{CsvInput, TextEncoding, Transcoder, detect_encoding};
 use haul_formats::jsonl::JsonlInput;
 use haul_formats::{ContainerInput, FormatSpec, RecordInput};
 use haul_model::{
@@ -45,7 +45,7 @@ enum Body {
 
 struct Records {
     input: Arc<dyn RecordInput>,
-    encoding: Option<&'static encoding_rs::Encoding>,
+    encoding: Option<TextEncoding>,
     bom: usize,
     /// A pipe can be opened once: it waits here, sample put back.
     pipe: Mutex<Option<ByteStream>>,
@@ -57,9 +57,9 @@ impl FileSource {
     /// # Errors
     /// IO, an unreadable beginning, or files whose columns differ.
     pub fn files(paths: Vec<PathBuf>, given: &str, settings: &Settings) -> Result<Self> {
-        let choose = |path: &PathBuf| config::choose(&path.to_string_lossy(), settings.text("format"), settings.text("compression"));
+        let choose = |path: &PathBuf| config::choose(&path.to_string_lossy(), settings.text("format"));
         let first = paths.first().ok_or_else(|| Error::new(ErrorKind::NotFound, "no input file").object(given))?;
-        let format = choose(first)?.format;
+        let format = choose(first)?;
         let mut source = Self { files: Vec::new(), name: given.to_string(), max_row: config::max_row_bytes(settings), notes: Vec::new() };
         for path in &paths {
             let choice = choose(path)?;
@@ -72,7 +72,7 @@ impl FileSource {
                 .hint("copy one format at a time, or name it with ?format="));
             }
             let columns = source.files.first().map(|f| f.body.schema());
-            match open_file(path, format, choice.compression, settings, columns.as_ref())? {
+            match open_file(path, format, settings, columns.as_ref())? {
                 Some(input) => source.files.push(input),
                 None => source.notes.push(Note::new(format!("{} is empty: 0 rows", path.display()))),
             }
@@ -99,8 +99,8 @@ impl FileSource {
             .hint("write it to a file first"));
         }
         let stream = ByteStream::pipe(stream);
-        let (mut stream, compression) = inflate(stream, choice.compression)?;
-        let (body, sample) = records("-", &mut stream, choice.format, settings, None)?
+        let (mut stream, compression) = inflate(stream, "-", settings)?;
+        let (body, sample) = records("-", &mut stream, format, settings, None)?
             .ok_or_else(|| Error::new(ErrorKind::Data, "the input is empty, so its columns are unknown").object("-"))?;
         stream.push_back(sample);
         if let Body::Records(records) = &body {
@@ -148,7 +148,7 @@ fn open_file(
     }
     let stream = ByteStream::file(path)?;
     let bytes = std::fs::metadata(path).ok().filter(|m| m.is_file()).map(|m| m.len());
-    let (mut stream, compression) = inflate(stream, compression).map_err(|e| e.object(label.as_ref()))?;
+    let (mut stream, compression) = inflate(stream, &label, settings).map_err(|e| e.object(label.as_ref()))?;
     let found = records(&label, &mut stream, format, settings, columns).map_err(|e| e.object(label.as_ref()))?;
     let Some((body, sample)) = found else { return Ok(None) };
     // A FIFO or device can be read only once.
@@ -162,19 +162,12 @@ fn open_file(
 }
 
 /// Starts inflating where the setting, the name or the first bytes say so.
-fn inflate(mut stream: ByteStream, wanted: Option<Compression>) -> Result<(ByteStream, Compression)> {
-    let compression = match wanted {
-        Some(compression) => compression,
-        None => {
-            let mut magic = Vec::with_capacity(64);
-            while magic.len() < 8 && stream.read_into(&mut magic)? > 0 {}
-            let found = Compression::of_magic(&magic);
-            stream.push_back(magic);
-            found
-        }
-    };
-    let stream = if compression == Compression::None { stream } else { stream.decompress(compression)? };
-    Ok((stream, compression))
+fn inflate(mut stream: ByteStream, label: &str, settings: &Settings) -> Result<(ByteStream, Compression)> {
+    let mut magic = Vec::with_capacity(64);
+    while magic.len() < 8 && stream.read_into(&mut magic)? > 0 {}
+    let compression = Compression::for_reading(settings, label, &magic);
+    stream.push_back(magic);
+    Ok((if compression == Compression::None { stream } else { stream.decompress(compression, label)? }, compression))
 }
 
 /// Sets the format up from a sample; `None` for an input without a single byte. Gives the raw sample back.
@@ -196,7 +189,7 @@ fn records(
         return Ok(None);
     }
     let is_csv = matches!(format.name, "csv" | "tsv");
-    let (encoding, bom) = if is_csv { detect_encoding(&raw, settings.text("encoding"))? } else { (None, 0) };
+    let (encoding, bom) = if is_csv { foreign_encoding(&raw, settings)? } else { (None, 0) };
     let mut decoded = Vec::new();
     let sample: &[u8] = match encoding {
         None => &raw,
@@ -206,12 +199,12 @@ fn records(
         }
     };
     let input: Arc<dyn RecordInput> = if is_csv {
-        let mut settings = settings.clone();
+        let mut settings = config::dialect(format, settings);
         if let Some(columns) = columns {
             // Later files give the first file's columns, by name.
             settings.set("columns", quoted_list(columns));
         }
-        Arc::new(CsvInput::detect(&settings, sample, complete, label, format.name == "tsv")?)
+        Arc::new(CsvInput::detect(&settings, sample, complete, label)?)
     } else {
         Arc::new(JsonlInput::detect(settings, sample, complete, label)?)
     };
@@ -219,6 +212,14 @@ fn records(
         same_columns(columns, &input.schema(), label)?;
     }
     Ok(Some((Body::Records(Arc::new(Records { input, encoding, bom, pipe: Mutex::new(None) })), raw)))
+}
+
+/// The encoding to turn into UTF-8, and the length of its BOM; `None` for UTF-8, whose BOM the format itself skips.
+fn foreign_encoding(raw: &[u8], settings: &Settings) -> Result<(Option<TextEncoding>, usize)> {
+    Ok(match detect_encoding(raw, settings.text("encoding"))? {
+        (TextEncoding::Utf8, _) => (None, 0),
+        (encoding, bom) => (Some(encoding), bom),
+    })
 }
 
 fn quoted_list(schema: &SchemaRef) -> String {
@@ -311,7 +312,8 @@ impl FileSource {
         let waiting = records.pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut stream = match (waiting, &file.path) {
             (Some(stream), _) => stream,
-            (None, Some(path)) => inflate(ByteStream::file(path)?, Some(file.compression))?.0,
+            (None, Some(path)) if file.compression == Compression::None => ByteStream::file(path)?,
+            (None, Some(path)) => ByteStream::file(path)?.decompress(file.compression, &file.label)?,
             (None, None) => return Err(Error::internal("a pipe can be read only once")),
         };
         if let Some(encoding) = records.encoding {

@@ -182,7 +182,9 @@ impl Decoder for CopyDecoder {
                     });
                     careful = true;
                 }
-                Err(refused) => return Err(Error::internal(format!("a decoded column could not be built: {refused:?}")).object(&self.table)),
+                Err(refused) => {
+                    return Err(Error::internal(format!("a decoded column could not be built: {refused:?}")).object(&self.table));
+                }
             }
         };
         let mut records = Vec::with_capacity(left_out.len());

@@ -9,7 +9,9 @@ use arrow_array::types::{
     Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType,
     TimestampMicrosecondType, UInt32Type,
 };
-use arrow_array::{ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, ListArray, PrimitiveArray, StringViewArray};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, ListArray, PrimitiveArray, StringViewArray,
+};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field};
 use haul_model::{OnLossy, field_meta};
@@ -41,8 +43,14 @@ enum Data {
     /// Views into the chunk.
     Chunk(Vec<u128>),
     /// Views into text printed here.
-    Printed { views: Vec<u128>, text: Vec<u8> },
-    List { offsets: Vec<i32>, items: Box<Column> },
+    Printed {
+        views: Vec<u128>,
+        text: Vec<u8>,
+    },
+    List {
+        offsets: Vec<i32>,
+        items: Box<Column>,
+    },
 }
 
 /// A column under construction.
@@ -155,7 +163,9 @@ impl Column {
                 views.push(view(bytes, at));
             }
             (Data::Chunk(views), ReadAs::Jsonb) => {
-                let (1, text) = bytes.split_first().map(|(v, t)| (*v, t)).ok_or(Refused::Malformed)? else { return Err(Refused::Malformed) };
+                let (1, text) = bytes.split_first().map(|(v, t)| (*v, t)).ok_or(Refused::Malformed)? else {
+                    return Err(Refused::Malformed);
+                };
                 if careful && std::str::from_utf8(text).is_err() {
                     return Err(Refused::Utf8);
                 }
@@ -196,7 +206,9 @@ impl Column {
             (Data::Printed { views, text }, read) => {
                 let start = text.len();
                 match print(read, bytes, text, self.on_lossy) {
-                    Ok(special) => self.lossy += u64::from(special && (self.count || matches!(read, ReadAs::NumericJson | ReadAs::FloatJson { .. }))),
+                    Ok(special) => {
+                        self.lossy += u64::from(special && (self.count || matches!(read, ReadAs::NumericJson | ReadAs::FloatJson { .. })))
+                    }
                     Err(refused) => {
                         text.truncate(start);
                         return Err(refused);

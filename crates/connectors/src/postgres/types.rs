@@ -26,7 +26,14 @@ pub struct TypeRow {
     pub lossy: &'static str,
 }
 
-const fn row(pg: &'static str, arrow: &'static str, parquet: &'static str, csv: &'static str, jsonl: &'static str, lossy: &'static str) -> TypeRow {
+const fn row(
+    pg: &'static str,
+    arrow: &'static str,
+    parquet: &'static str,
+    csv: &'static str,
+    jsonl: &'static str,
+    lossy: &'static str,
+) -> TypeRow {
     TypeRow { pg, arrow, parquet, csv, jsonl, lossy }
 }
 
@@ -37,10 +44,24 @@ pub static TYPES: &[TypeRow] = &[
     row("boolean", "Boolean", "BOOLEAN", "true/false", "true/false", ""),
     row("smallint, integer, bigint", "Int16, Int32, Int64", "INT32, INT64", "digits", "number", ""),
     row("oid", "UInt32", "INT64 (UINT_32)", "digits", "number", ""),
-    row("real, double precision", "Float32, Float64", "FLOAT, DOUBLE", "shortest digits, NaN, Infinity", "number", "JSON: NaN and infinity"),
+    row(
+        "real, double precision",
+        "Float32, Float64",
+        "FLOAT, DOUBLE",
+        "shortest digits, NaN, Infinity",
+        "number",
+        "JSON: NaN and infinity",
+    ),
     row("numeric(p,s), 0 <= s <= p <= 38", "Decimal128(p,s)", "DECIMAL(p,s)", "all digits", "number token, all digits", "NaN"),
     row("numeric(p,s), 0 <= s <= p <= 76", "Decimal256(p,s)", "DECIMAL(p,s)", "all digits", "number token, all digits", "NaN"),
-    row("numeric, other numeric(p,s)", "Utf8View (exact text)", "STRING", "all digits", "number token, all digits", "JSON: NaN and infinity"),
+    row(
+        "numeric, other numeric(p,s)",
+        "Utf8View (exact text)",
+        "STRING",
+        "all digits",
+        "number token, all digits",
+        "JSON: NaN and infinity",
+    ),
     row("text, varchar, \"char\", name, citext, enums", TEXT, "STRING", "text", "string", ""),
     row("char(n)", "Utf8View, padding kept", "STRING", "text with padding", "string with padding", ""),
     row("bytea", "BinaryView", "BYTE_ARRAY", "\\x and hex digits", "\\x and hex digits", ""),
@@ -50,7 +71,14 @@ pub static TYPES: &[TypeRow] = &[
     row("date", "Date32", "DATE", "2020-01-31, infinity, 0044-03-15 BC", "as CSV, in a string", "infinity"),
     row("time", "Time64(us)", "TIME(us)", "23:59:59.5, 24:00:00", "as CSV, in a string", "24:00:00"),
     row("timestamp", "Timestamp(us)", "TIMESTAMP(us, local)", "2020-01-31T12:00:00", "as CSV, in a string", "infinity, years past 294247"),
-    row("timestamptz", "Timestamp(us, UTC)", "TIMESTAMP(us, UTC)", "2020-01-31T12:00:00Z", "as CSV, in a string", "infinity, years past 294247"),
+    row(
+        "timestamptz",
+        "Timestamp(us, UTC)",
+        "TIMESTAMP(us, UTC)",
+        "2020-01-31T12:00:00Z",
+        "as CSV, in a string",
+        "infinity, years past 294247",
+    ),
     row(
         "arrays of the scalar types above",
         "List",
@@ -67,7 +95,14 @@ pub static TYPES: &[TypeRow] = &[
         "the server's text in a string",
         "",
     ),
-    row("ranges, multiranges, composites, hstore, reg types, arrays of these or of enums", "Utf8View (the server's text)", "STRING", "the server's text", "the server's text in a string", ""),
+    row(
+        "ranges, multiranges, composites, hstore, reg types, arrays of these or of enums",
+        "Utf8View (the server's text)",
+        "STRING",
+        "the server's text",
+        "the server's text in a string",
+        "",
+    ),
     row("geometry, geography (PostGIS)", "BinaryView, geoarrow.wkb (EWKB: SRID kept)", "BYTE_ARRAY", "EWKB in hex", "EWKB in hex", ""),
     row("domains", "as their base type", "as their base type", "as their base type", "as their base type", ""),
     row("any other type", "Utf8View (the server's text)", "STRING", "the server's text", "the server's text in a string", ""),
@@ -210,7 +245,8 @@ pub fn column_plan(form: Form, on_lossy: OnLossy, column: &PgColumn) -> Result<C
         (server_text(&name, &column.base), Some(text_note(column, form, on_lossy)))
     } else {
         let note = lossy_note(&read).map(|values| {
-            let note = Note::column(&column.name, format!("{} is carried as {data_type}: {values} {}", column.type_name, what_happens(on_lossy)));
+            let note =
+                Note::column(&column.name, format!("{} is carried as {data_type}: {values} {}", column.type_name, what_happens(on_lossy)));
             if on_lossy == OnLossy::Error { note } else { note.lossy() }
         });
         (name, note)
@@ -337,7 +373,10 @@ pub(super) fn element_type(column: &PgColumn, elem: &PgType) -> PgType {
 
 /// How an array is read; `None` = as the server's text.
 fn array_read(form: Form, on_lossy: OnLossy, column: &PgColumn, elem: &PgType) -> Option<Read> {
-    if form == Form::Text || (form == Form::Typed && (on_lossy == OnLossy::Text || elem.kind == TypeKind::Enum)) || column.base.name.is_empty() {
+    if form == Form::Text
+        || (form == Form::Typed && (on_lossy == OnLossy::Text || elem.kind == TypeKind::Enum))
+        || column.base.name.is_empty()
+    {
         return None;
     }
     let elem = element_type(column, elem);

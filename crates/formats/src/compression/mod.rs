@@ -41,12 +41,8 @@ pub const SETTING: Setting = Setting::new(
 );
 
 /// `compression_level=` for writing.
-pub const LEVEL_SETTING: Setting = Setting::new(
-    "compression_level",
-    Kind::Int,
-    "",
-    "1-9 for gzip (default 6), -7 to 22 for zstd (default 3); lz4 has one level.",
-);
+pub const LEVEL_SETTING: Setting =
+    Setting::new("compression_level", Kind::Int, "", "1-9 for gzip (default 6), -7 to 22 for zstd (default 3); lz4 has one level.");
 
 impl Compression {
     /// All that change the bytes.
@@ -116,10 +112,9 @@ impl Compression {
         };
         match i32::try_from(level) {
             Ok(level) if range.contains(&level) => Ok(Some(level)),
-            _ => Err(Error::new(
-                ErrorKind::Config,
-                format!("{} has levels {} to {}, not {level}", self.name(), range.start(), range.end()),
-            )),
+            _ => {
+                Err(Error::new(ErrorKind::Config, format!("{} has levels {} to {}, not {level}", self.name(), range.start(), range.end())))
+            }
         }
     }
 }

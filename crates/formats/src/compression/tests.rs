@@ -110,7 +110,8 @@ fn csv_07_all_members_and_frames_are_read_with_borders_anywhere() {
 fn csv_07_skippable_frames_are_skipped() {
     let skippable = |payload: &[u8]| [&[0x53, 0x2a, 0x4d, 0x18][..], &(payload.len() as u32).to_le_bytes(), payload].concat();
     for compression in [Compression::Zstd, Compression::Lz4] {
-        let file = [skippable(b"index"), stream(compression, b"1,x\n"), skippable(b""), stream(compression, b"2,y\n"), skippable(b"end")].concat();
+        let file =
+            [skippable(b"index"), stream(compression, b"1,x\n"), skippable(b""), stream(compression, b"2,y\n"), skippable(b"end")].concat();
         assert_eq!(read(compression, &file).unwrap(), b"1,x\n2,y\n", "{compression}");
         let cut = &file[..file.len() - 1];
         assert!(read(compression, cut).unwrap_err().detail().contains("ends early"), "{compression}");
@@ -123,7 +124,8 @@ fn csv_08_a_cut_stream_is_an_error_at_every_byte() {
     for compression in Compression::ALL {
         let file = stream(compression, &text);
         for end in 0..file.len() {
-            let error = read(compression, &file[..end]).err().unwrap_or_else(|| panic!("{compression} cut at {end} of {} passed", file.len()));
+            let error =
+                read(compression, &file[..end]).err().unwrap_or_else(|| panic!("{compression} cut at {end} of {} passed", file.len()));
             assert_eq!(error.kind(), ErrorKind::Data);
             assert!(error.detail().contains("ends early"), "{compression} cut at {end}: {error}");
             assert_eq!(error.place().object.as_deref(), Some("in.csv"));
