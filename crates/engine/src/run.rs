@@ -104,6 +104,7 @@ fn lanes(job: &Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Op
         keep_rows: job.options.on_error != OnError::Stop,
     };
     std::thread::scope(|scope| {
+        let mut handles = Vec::new();
         for number in 0..plan.workers {
             let shared = &shared;
             let spawned = std::thread::Builder::new().name(format!("haul-{number}")).stack_size(1 << 20).spawn_scoped(scope, move || {
@@ -112,9 +113,14 @@ fn lanes(job: &Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Op
                     shared.failure.set(error);
                 }
             });
-            if let Err(error) = spawned {
-                shared.failure.set(Error::io("this process", "cannot start a worker thread", error));
+            match spawned {
+                Ok(handle) => handles.push(handle),
+                Err(error) => shared.failure.set(Error::io("this process", "cannot start a worker thread", error)),
             }
+        }
+        for handle in handles {
+            // A panic is already noted by its guard; joining keeps it from spreading.
+            let _ = handle.join();
         }
     });
     *ledger = shared.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
