@@ -12,6 +12,7 @@ mod value;
 pub use encode::JsonlOutput;
 pub use escape::push_string;
 pub use json::{JsonError, JsonReason, compact_json, validate_json};
+pub(crate) use value::check;
 pub use value::{NoJson, ValueWriter, write_json_value};
 
 use crate::FormatSpec;

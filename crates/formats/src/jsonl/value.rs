@@ -228,6 +228,32 @@ impl ValueWriter {
         self.write_other(row, out)
     }
 
+    /// Appends value `row`, which is not NULL, as text for formats without types: as in JSON, but strings, times and bytes
+    /// stand without quotes and escapes, and NaN and infinity have their names.
+    ///
+    /// # Errors
+    /// NaN or infinity inside a nested value, which is JSON.
+    pub(crate) fn write_text(&self, row: usize, out: &mut Vec<u8>) -> Result<(), NoJson> {
+        match &self.values {
+            Values::Float32(v) => print_f32(out, v[row]),
+            Values::Float64(v) => print_f64(out, v[row]),
+            Values::TextView(v) | Values::JsonView(v) => v.with(row, |text| out.extend_from_slice(text)),
+            Values::Text(v) | Values::Json(v) => out.extend_from_slice(v.get(row)),
+            Values::BytesView(v) => v.with(row, |bytes| print_hex(out, bytes)),
+            Values::Bytes(v) => print_hex(out, v.get(row)),
+            Values::FixedBytes(v, length) => print_hex(out, &v.as_slice()[row * length..(row + 1) * length]),
+            Values::Date(_)
+            | Values::Micros(_)
+            | Values::Nanos(_)
+            | Values::Timestamp { .. }
+            | Values::Duration(..)
+            | Values::Interval(_)
+            | Values::Uuid(_) => write_plain(&self.values, row, out),
+            _ => return self.write_other(row, out),
+        }
+        Ok(())
+    }
+
     fn write_other(&self, row: usize, out: &mut Vec<u8>) -> Result<(), NoJson> {
         match &self.values {
             Values::Null => out.extend_from_slice(b"null"),
