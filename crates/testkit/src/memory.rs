@@ -312,7 +312,7 @@ impl Writer for MemoryWriter {
     fn write(&mut self, slot: Slot, block: &mut Block) -> Result<Vec<(u64, Error)>> {
         let mut refused = Vec::new();
         let piece = match std::mem::replace(&mut block.body, BlockBody::Bytes(Vec::new())) {
-            BlockBody::Bytes(bytes) => Piece::Bytes(bytes.into()),
+            BlockBody::Bytes(bytes) | BlockBody::Compressed { bytes, .. } => Piece::Bytes(bytes.into()),
             BlockBody::Shared(bytes) => Piece::Bytes(bytes),
             BlockBody::Opaque(batches) => {
                 let batches = batches.downcast::<Vec<RecordBatch>>().map_err(|_| Error::internal("a block of another sink"))?;
