@@ -17,6 +17,9 @@ pub(super) struct Lz4Frames<R> {
     data: usize,
     /// Flags of the open frame.
     flags: Option<u8>,
+    /// A frame has ended, and the next one has not been asked for.
+    between: bool,
+    started: bool,
     /// The input ended at a frame's end.
     pub(super) complete: bool,
     /// The input ended anywhere else.
@@ -25,7 +28,12 @@ pub(super) struct Lz4Frames<R> {
 
 impl<R: Read> Lz4Frames<R> {
     pub(super) fn new(inner: R) -> Self {
-        Self { inner, staged: Vec::new(), passed: 0, data: 0, flags: None, complete: false, cut_off: false }
+        Self { inner, staged: Vec::new(), passed: 0, data: 0, flags: None, between: false, started: false, complete: false, cut_off: false }
+    }
+
+    /// Goes on after the end of a frame, which is an end of the input for the decoder (it takes frames of one size only).
+    pub(super) fn next_frame(&mut self) {
+        self.between = false;
     }
 
     /// Reads `length` more bytes of a header.
@@ -67,10 +75,13 @@ impl<R: Read> Lz4Frames<R> {
                     other => break other?,
                 }
             };
-            if read == 0 {
+            if read == 0 && self.started {
                 self.complete = true;
                 return Ok(());
+            } else if read == 0 {
+                return self.note(Err(ErrorKind::UnexpectedEof.into()));
             }
+            self.started = true;
             self.staged.push(first[0]);
             self.stage(3)?;
             let magic = u32::from_le_bytes([self.staged[0], self.staged[1], self.staged[2], self.staged[3]]);
@@ -101,6 +112,7 @@ impl<R: Read> Lz4Frames<R> {
                 self.stage(4)?;
             }
             self.flags = None;
+            self.between = true;
         } else {
             self.data = (size & 0x7fff_ffff) as usize + if flags & 0x10 != 0 { 4 } else { 0 };
         }
@@ -110,7 +122,8 @@ impl<R: Read> Lz4Frames<R> {
 
 impl<R: Read> Read for Lz4Frames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.passed == self.staged.len() && self.data == 0 && !self.complete {
+        let between = self.between && self.passed == self.staged.len();
+        if self.passed == self.staged.len() && self.data == 0 && !self.complete && !between {
             self.advance()?;
         }
         if self.passed < self.staged.len() {
@@ -119,7 +132,7 @@ impl<R: Read> Read for Lz4Frames<R> {
             self.passed += length;
             return Ok(length);
         }
-        if self.complete || buffer.is_empty() {
+        if self.complete || between || buffer.is_empty() {
             return Ok(0);
         }
         let length = buffer.len().min(self.data);

@@ -4,6 +4,7 @@ use super::Compression;
 use super::lz4_frames::Lz4Frames;
 use flate2::bufread::GzDecoder;
 use haul_model::{Error, ErrorKind, Result};
+use lz4_flex::frame::FrameDecoder;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +27,7 @@ enum Stream {
     Plain(Input),
     Gzip(GzipMembers),
     Zstd(Box<zstd::stream::read::Decoder<'static, BufReader<Input>>>),
-    Lz4(Box<lz4_flex::frame::FrameDecoder<Lz4Frames<BufReader<Input>>>>),
+    Lz4(Lz4Stream),
     Ended,
 }
 
@@ -46,7 +47,7 @@ impl Decompressor {
                 Ok(decoder) => Stream::Zstd(Box::new(decoder)),
                 Err(e) => return Err(Error::io(name, "the zstd stream cannot be opened", e)),
             },
-            Compression::Lz4 => Stream::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(Lz4Frames::new(buffered(input))))),
+            Compression::Lz4 => Stream::Lz4(Lz4Stream { frame: Some(Box::new(FrameDecoder::new(Lz4Frames::new(buffered(input))))) }),
         };
         Ok(Self { stream, compression, name, input_failure })
     }
@@ -68,7 +69,7 @@ impl Decompressor {
             Stream::Plain(input) => input.read(buffer),
             Stream::Gzip(members) => members.read(buffer),
             Stream::Zstd(decoder) => decoder.read(buffer),
-            Stream::Lz4(decoder) => read_lz4(decoder, buffer),
+            Stream::Lz4(frames) => frames.read(buffer),
             Stream::Ended => Ok(0),
         };
         match read {
@@ -166,18 +167,30 @@ fn another_member(input: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-fn read_lz4<R: Read>(decoder: &mut lz4_flex::frame::FrameDecoder<Lz4Frames<R>>, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        let read = decoder.read(buffer)?;
-        let frames = decoder.get_ref();
-        if read > 0 {
-            return Ok(read);
-        }
-        if frames.cut_off {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if frames.complete {
-            return Ok(0);
+/// One lz4 frame after the other, each with a decoder of its own.
+struct Lz4Stream {
+    /// `None` only while the decoder is replaced.
+    frame: Option<Box<FrameDecoder<Lz4Frames<BufReader<Input>>>>>,
+}
+
+impl Lz4Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(frame) = &mut self.frame else { return Ok(0) };
+            let read = frame.read(buffer)?;
+            if read > 0 {
+                return Ok(read);
+            }
+            if frame.get_ref().cut_off {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if frame.get_ref().complete {
+                return Ok(0);
+            }
+            if let Some(mut frames) = self.frame.take().map(|f| f.into_inner()) {
+                frames.next_frame();
+                self.frame = Some(Box::new(FrameDecoder::new(frames)));
+            }
         }
     }
 }

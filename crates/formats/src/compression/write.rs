@@ -4,7 +4,8 @@ use super::Compression;
 use super::crc::combine;
 use flate2::{Compress, FlushCompress};
 use haul_model::{Block, BlockBody, Encoder, Error, Plain, Rejects, Result, Rows};
-use std::io::Write;
+use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
+use std::io::{Cursor, Write};
 
 /// The start of a gzip member: deflate, no name, no time, unknown system.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
@@ -42,13 +43,12 @@ impl BlockCompressor {
         }))
     }
 
-    /// Compresses `input` into `out`, whose content is replaced. gzip: a run of deflate blocks that ends on a byte; zstd and
+    /// Compresses `input` and appends it to `out`. gzip: a run of deflate blocks that ends on a byte; zstd and
     /// lz4: a frame with content size and checksum.
     ///
     /// # Errors
     /// The compressor's own (memory).
     pub fn compress(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Plain> {
-        out.clear();
         let mut plain = Plain { crc32: 0, bytes: input.len() as u64 };
         match &mut self.0 {
             Method::None => out.extend_from_slice(input),
@@ -60,11 +60,14 @@ impl BlockCompressor {
             }
             Method::Zstd(compressor) => {
                 out.reserve(zstd::zstd_safe::compress_bound(input.len()));
-                compressor.compress_to_buffer(input, out).map_err(failed)?;
+                let end = out.len() as u64;
+                let mut space = Cursor::new(out);
+                space.set_position(end);
+                compressor.compress_to_buffer(input, &mut space).map_err(failed)?;
             }
             Method::Lz4 => {
-                let frame = lz4_flex::frame::FrameInfo::new().content_size(Some(input.len() as u64)).content_checksum(true);
-                let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(frame, out);
+                let frame = FrameInfo::new().block_size(BlockSize::Max256KB).content_size(Some(input.len() as u64)).content_checksum(true);
+                let mut encoder = FrameEncoder::with_frame_info(frame, out);
                 encoder.write_all(input).map_err(failed)?;
                 encoder.finish().map_err(failed)?;
             }
@@ -178,6 +181,7 @@ impl Encoder for CompressingEncoder {
     fn take(&mut self) -> Result<Option<Block>> {
         let Some(block) = self.inner.take()? else { return Ok(None) };
         let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
         let plain = match block.body {
             BlockBody::Bytes(text) => {
                 let plain = self.compressor.compress(&text, &mut bytes)?;

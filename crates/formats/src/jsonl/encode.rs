@@ -59,6 +59,11 @@ impl Output for JsonlOutput {
         Ok(None)
     }
 
+    /// Lines: LF never stands inside a record.
+    fn count_records(&self, bytes: &[u8]) -> Option<u64> {
+        Some(memchr::memchr_iter(b'\n', bytes).count() as u64)
+    }
+
     fn columns(&self) -> Vec<(String, String, Option<String>)> {
         self.schema.fields().iter().map(|f| (f.name().clone(), json_type(f).to_string(), remark(f))).collect()
     }
