@@ -1,1 +1,24 @@
-//! Columns to columns.
+//! Columns to columns, between decoder and encoder: casts, JSON Schema, projection.
+//!
+//! A transform is stateless, shared by all workers, and sees one batch at a time. A value either becomes exactly what was asked
+//! for, or its row goes to [`haul_model::Rejects`], which stops the job at it or takes the row out; rows are told in their order.
+
+mod bad_rows;
+mod cast;
+mod convert;
+mod infer;
+mod json_schema;
+mod prepared;
+mod project;
+mod suffix;
+mod type_names;
+
+pub use cast::{AskedBy, Cast};
+pub use infer::infer;
+pub use json_schema::JsonSchema;
+pub use project::Project;
+pub use suffix::{Chain, SETTINGS, parse_suffix};
+pub use type_names::{MAX_PRECISION, TypeName, parse_casts};
+
+#[cfg(test)]
+mod tests;
