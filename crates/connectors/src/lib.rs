@@ -1,6 +1,6 @@
 //! One folder per system that Haul can read from or write to.
 
-// pub mod file;
+pub mod file;
 pub mod generate;
 pub mod postgres;
 mod registry;

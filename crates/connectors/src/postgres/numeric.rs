@@ -80,52 +80,51 @@ impl<'a> Wire<'a> {
 
     /// The value times 10^scale, exact; `None` when it is special, has digits past `scale`, or overflows.
     pub fn to_i128(self, scale: i32) -> Option<i128> {
-        let (digits, shift) = self.unscaled(scale)?;
-        let mut value = 0i128;
-        for i in 0..digits {
-            value = value.checked_mul(10_000)?.checked_add(i128::from(self.digit(i)))?;
+        let (mut value, mut power) = (0i128, 0);
+        for (digit, place) in self.places(scale)? {
+            power = place.max(0);
+            let (times, add) = shifted(digit, place)?;
+            value = value.checked_mul(i128::from(times))?.checked_add(i128::from(add))?;
         }
-        let value = if shift >= 0 {
-            if value == 0 { 0 } else { value.checked_mul(10i128.checked_pow(shift.unsigned_abs())?)? }
-        } else {
-            let by = 10i128.checked_pow(shift.unsigned_abs())?;
-            if value % by != 0 {
-                return None;
-            }
-            value / by
-        };
+        if value != 0 {
+            value = value.checked_mul(10i128.checked_pow(power.unsigned_abs())?)?;
+        }
         Some(if self.sign == NEGATIVE { -value } else { value })
     }
 
     /// As [`Self::to_i128`], in 256 bits.
     pub fn to_i256(self, scale: i32) -> Option<i256> {
-        let (digits, shift) = self.unscaled(scale)?;
-        let mut value = i256::ZERO;
-        for i in 0..digits {
-            value = value.checked_mul(i256::from_i128(10_000))?.checked_add(i256::from_i128(i128::from(self.digit(i))))?;
+        let (mut value, mut power) = (i256::ZERO, 0);
+        let wide = |n: u16| i256::from_i128(i128::from(n));
+        for (digit, place) in self.places(scale)? {
+            power = place.max(0);
+            let (times, add) = shifted(digit, place)?;
+            value = value.checked_mul(wide(times))?.checked_add(wide(add))?;
         }
-        let ten = i256::from_i128(10);
-        let value = if value == i256::ZERO {
-            value
-        } else if shift >= 0 {
-            value.checked_mul(ten.checked_pow(shift.unsigned_abs())?)?
-        } else {
-            let by = ten.checked_pow(shift.unsigned_abs())?;
-            if value.checked_rem(by)? != i256::ZERO {
-                return None;
-            }
-            value.checked_div(by)?
-        };
+        if value != i256::ZERO {
+            value = value.checked_mul(wide(10).checked_pow(power.unsigned_abs())?)?;
+        }
         if self.sign == NEGATIVE { value.checked_neg() } else { Some(value) }
     }
 
-    /// Number of base-10,000 digits that matter and the power of ten that their integer must still be multiplied with.
-    fn unscaled(&self, scale: i32) -> Option<(i32, i32)> {
-        if self.special().is_some() {
-            return None;
+    /// The digits, each with the power of ten of its last decimal place once the value is multiplied by 10^scale.
+    fn places(&self, scale: i32) -> Option<impl Iterator<Item = (u16, i32)>> {
+        let weight = self.weight;
+        let digits = self.digits.chunks_exact(2).map(|d| u16::from_be_bytes([d[0], d[1]]));
+        self.special().is_none().then(|| digits.zip(0i32..).map(move |(digit, i)| (digit, 4 * (weight - i) + scale)))
+    }
+}
+
+/// What the value so far is multiplied with, and what is added, for a digit whose last place is 10^place. A digit that
+/// crosses the point gives only its upper part, and must have zeros below; one wholly below must be zero.
+fn shifted(digit: u16, place: i32) -> Option<(u16, u16)> {
+    match place {
+        0.. => Some((10_000, digit)),
+        -3..0 => {
+            let by = 10u16.pow(place.unsigned_abs());
+            (digit % by == 0).then(|| (10_000 / by, digit / by))
         }
-        let digits = i32::try_from(self.digits.len() / 2).ok()?;
-        Some((digits, 4 * (self.weight - digits + 1) + scale))
+        _ => (digit == 0).then_some((1, 0)),
     }
 }
 
