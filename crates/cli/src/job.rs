@@ -3,8 +3,9 @@
 use crate::args::{Given, job_setting};
 use crate::options::{DISPLAY, JOB};
 use haul_connectors::by_scheme;
-use haul_engine::{Job, OnError, Options, transform};
-use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Setting, Settings, Source, Transform};
+use haul_engine::transform::{AskedBy, Cast, JsonSchema, Project, infer, parse_suffix};
+use haul_engine::{Job, OnError, Options};
+use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Setting, Settings, Transform};
 
 /// A job that is set up, with the settings that shape its display.
 pub struct Ready {
@@ -105,7 +106,7 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
         }
     }
     let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
-    let transforms = transforms(&source_end, &sink_end, &settings, source.as_ref(), env)?;
+    let transforms = transforms(&source_end, &sink_end, &settings, env)?;
     let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
     let limit_in_source = source_end.settings.has("limit");
     let options = options(&settings, env, limit_in_source)?;
@@ -163,47 +164,40 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
 }
 
 /// The steps between source and sink, in order: suffixes of FROM, suffixes of TO, then the flags.
-fn transforms(
-    source_end: &End,
-    sink_end: &End,
-    settings: &Settings,
-    source: &dyn Source,
-    env: &Environment,
-) -> Result<Vec<Box<dyn Transform>>> {
+fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Environment) -> Result<Vec<Box<dyn Transform>>> {
     let mut out: Vec<Box<dyn Transform>> = Vec::new();
     let read = |path: &str| std::fs::read_to_string(path).map_err(|e| Error::io(path, "cannot read", e));
     for suffix in source_end.endpoint.suffixes.iter().chain(&sink_end.endpoint.suffixes) {
-        out.push(transform::parse_suffix(&suffix.name, &suffix.query, &read)?);
+        out.push(parse_suffix(&suffix.name, &suffix.query, &read)?);
     }
     if let Some(columns) = settings
         .list("columns")
         .filter(|c| !source_end.settings.has("columns") && !matches!(c.as_slice(), [a] if a.eq_ignore_ascii_case("auto")))
     {
-        out.push(transform::project(&columns)?);
+        out.push(Box::new(Project::new(Some(columns), Vec::new())?));
     }
     if let Some(path) = settings.text("json_schema") {
-        out.push(transform::json_schema(&read(path)?).map_err(|e| e.object(path))?);
+        out.push(Box::new(JsonSchema::parse(&read(path)?).map_err(|e| e.object(path))?));
     }
     if settings.flag("infer", false) {
-        out.push(inferred(source_end, source, env)?);
+        out.push(inferred(source_end, env)?);
     }
     if let Some(cast) = settings.text("cast") {
-        out.push(transform::cast(cast)?);
+        out.push(Box::new(Cast::parse(cast)?));
     }
     if let Some(rename) = settings.text("rename") {
-        out.push(transform::rename(rename)?);
+        out.push(Box::new(Project::new(None, Project::parse_renames(rename)?)?));
     }
     Ok(out)
 }
 
 /// `--infer`: reads a sample through a second instance of the source.
-fn inferred(end: &End, source: &dyn Source, env: &Environment) -> Result<Box<dyn Transform>> {
+fn inferred(end: &End, env: &Environment) -> Result<Box<dyn Transform>> {
     if end.endpoint.scheme == "stdio" {
         return Err(Error::new(ErrorKind::Unsupported, "--infer reads a sample first, which a pipe cannot give twice")
             .hint("name the types with --cast, or write the input to a file first"));
     }
-    let schema = source.schema(haul_model::Form::Text)?;
     let mut second = end.connector.source(&end.endpoint, &end.settings, env)?;
     let sample = crate::sample::rows(second.as_mut(), haul_model::Form::Text, 20_000)?;
-    transform::infer(&schema, &sample)
+    Ok(Box::new(Cast::new(infer(&sample)?, AskedBy::Sample)))
 }

@@ -1,13 +1,12 @@
 //! The first rows of a source, read on one thread.
 
-use arrow_array::RecordBatch;
-use haul_model::{Form, Next, Payload, Position, Reading, Result, Source, Strict};
+use haul_model::{Form, Next, Payload, Position, Reading, Result, Rows, Source, Strict};
 
 /// At least the first `wanted` rows (or all there are), as batches.
 ///
 /// # Errors
 /// Whatever reading can meet; a bad row is one.
-pub fn rows(source: &mut dyn Source, form: Form, wanted: usize) -> Result<Vec<RecordBatch>> {
+pub fn rows(source: &mut dyn Source, form: Form, wanted: usize) -> Result<Vec<Rows>> {
     let plan = source.plan(&Reading { pass_through: None, form, degree: 1 })?;
     let mut decoder = source.decoder(form)?;
     let (mut out, mut have) = (Vec::new(), 0);
@@ -20,11 +19,11 @@ pub fn rows(source: &mut dyn Source, form: Form, wanted: usize) -> Result<Vec<Re
                 Next::Batch(batch) => match batch.payload {
                     Payload::Columns(batch) => {
                         have += batch.num_rows();
-                        out.push(batch);
+                        out.push(Rows::new(batch, 0));
                     }
                     Payload::Raw(raw) => decoder.decode(raw, &mut Strict::default(), &mut |rows, _| {
                         have += rows.batch.num_rows();
-                        out.push(rows.batch);
+                        out.push(rows);
                         Ok(())
                     })?,
                 },

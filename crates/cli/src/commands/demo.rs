@@ -115,7 +115,7 @@ fn same_bytes(a: &Path, b: &Path) -> Result<bool> {
     let (mut a, mut b) = (std::io::BufReader::with_capacity(1 << 20, open(a)?), std::io::BufReader::with_capacity(1 << 20, open(b)?));
     let (mut x, mut y) = (vec![0; 1 << 20], vec![0; 1 << 20]);
     loop {
-        let mut fill = |reader: &mut dyn Read, buffer: &mut [u8]| -> Result<usize> {
+        let fill = |reader: &mut dyn Read, buffer: &mut [u8]| -> Result<usize> {
             let mut have = 0;
             while have < buffer.len() {
                 match reader.read(&mut buffer[have..]).map_err(|e| Error::io("the demo's files", "cannot read", e))? {

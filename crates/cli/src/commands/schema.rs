@@ -69,7 +69,8 @@ pub fn preview(matches: &ArgMatches, env: &Environment) -> Result<()> {
     let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
     let mut table = Table::new(&names);
     let mut left = wanted;
-    for batch in &batches {
+    for rows in &batches {
+        let batch = &rows.batch;
         for row in 0..batch.num_rows().min(left) {
             let mut cells = Vec::new();
             let mut object = Vec::new();

@@ -60,9 +60,7 @@ pub fn choose(name: &str, format: Option<&str>) -> Result<&'static FormatSpec> {
 /// The settings with what the format itself implies: a TSV file is delimited by tabs.
 pub fn dialect(format: &FormatSpec, settings: &Settings) -> Settings {
     let mut settings = settings.clone();
-    if format.name == "tsv" && !settings.has("delimiter") {
-        settings.set("delimiter", "\\t");
-    }
+    haul_formats::csv::apply_defaults(format.name, &mut settings);
     settings
 }
 

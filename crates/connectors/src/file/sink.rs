@@ -7,7 +7,7 @@ use super::config;
 use super::target::{Target, open_target};
 use arrow_schema::SchemaRef;
 use haul_formats::arrow_ipc::ArrowOutput;
-use haul_formats::compression::{CompressingEncoder, Compression, FileTrailer};
+use haul_formats::compression::{BlockCompressor, CompressingEncoder, Compression, Envelope};
 use haul_formats::csv::CsvOutput;
 use haul_formats::jsonl::JsonlOutput;
 use haul_formats::parquet::ParquetOutput;

@@ -6,7 +6,6 @@ use super::reader::{PieceReader, RecordReader};
 use arrow_schema::SchemaRef;
 use haul_formats::compression::Compression;
 use haul_formats::csv::{CsvInput, TextEncoding, Transcoder, detect_encoding};
-use haul_formats::jsonl::JsonlInput;
 use haul_formats::{ContainerInput, FormatSpec, RecordInput};
 use haul_model::{
     Decoder, Emit, Encoding, Error, ErrorKind, Estimate, Form, Note, Position, Raw, ReadPlan, Reader, Reading, Rejects, Result, Settings,
@@ -62,14 +61,11 @@ impl FileSource {
         let format = choose(first)?;
         let mut source = Self { files: Vec::new(), name: given.to_string(), max_row: config::max_row_bytes(settings), notes: Vec::new() };
         for path in &paths {
-            let choice = choose(path)?;
-            if choice.format.name != format.name {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    format!("is {}, but {} is {}", choice.format.name, first.display(), format.name),
-                )
-                .object(path.display().to_string())
-                .hint("copy one format at a time, or name it with ?format="));
+            let this = choose(path)?;
+            if this.name != format.name {
+                return Err(Error::new(ErrorKind::Config, format!("is {}, but {} is {}", this.name, first.display(), format.name))
+                    .object(path.display().to_string())
+                    .hint("copy one format at a time, or name it with ?format="));
             }
             let columns = source.files.first().map(|f| f.body.schema());
             match open_file(path, format, settings, columns.as_ref())? {
@@ -90,11 +86,11 @@ impl FileSource {
     /// # Errors
     /// As [`FileSource::files`]; containers cannot be read from a pipe.
     pub fn pipe(stream: Box<dyn Read + Send>, settings: &Settings) -> Result<Self> {
-        let choice = config::choose("-", settings.text("format"), settings.text("compression"))?;
-        if choice.format.container {
+        let format = config::choose("-", settings.text("format"))?;
+        if format.container {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("{} is read from its end, so it cannot come through a pipe", choice.format.name),
+                format!("{} is read from its end, so it cannot come through a pipe", format.name),
             )
             .hint("write it to a file first"));
         }
@@ -120,13 +116,7 @@ impl Body {
     }
 }
 
-fn open_file(
-    path: &PathBuf,
-    format: &FormatSpec,
-    compression: Option<Compression>,
-    settings: &Settings,
-    columns: Option<&SchemaRef>,
-) -> Result<Option<FileInput>> {
+fn open_file(path: &PathBuf, format: &FormatSpec, settings: &Settings, columns: Option<&SchemaRef>) -> Result<Option<FileInput>> {
     let label: Arc<str> = path.display().to_string().into();
     if format.container {
         let file = FileAt::open(path)?;
@@ -206,7 +196,7 @@ fn records(
         }
         Arc::new(CsvInput::detect(&settings, sample, complete, label)?)
     } else {
-        Arc::new(JsonlInput::detect(settings, sample, complete, label)?)
+        return Err(Error::new(ErrorKind::Unsupported, "jsonl reading"));
     };
     if let Some(columns) = columns {
         same_columns(columns, &input.schema(), label)?;

@@ -57,9 +57,13 @@ enum Shape {
     /// More digits than 64 bits hold.
     LongInteger,
     /// With a point; whether it is what its double prints as.
-    Decimal { prints: bool },
+    Decimal {
+        prints: bool,
+    },
     Date,
-    Timestamp { zoned: bool },
+    Timestamp {
+        zoned: bool,
+    },
     Json,
 }
 

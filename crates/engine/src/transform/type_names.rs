@@ -166,9 +166,8 @@ impl TypeName {
             }
             .ok_or_else(|| bad("varchar takes a number of characters, from 1")),
             ("timestamp", "" | " without time zone" | " with time zone") | ("timestamptz" | "datetime", "") => {
-                timestamp(&args, name == "timestamptz" || tail == " with time zone").ok_or_else(|| {
-                    bad("a timestamp takes its unit (s, ms, us, ns, or 0, 3, 6, 9 digits) and UTC as its only zone")
-                })
+                timestamp(&args, name == "timestamptz" || tail == " with time zone")
+                    .ok_or_else(|| bad("a timestamp takes its unit (s, ms, us, ns, or 0, 3, 6, 9 digits) and UTC as its only zone"))
             }
             ("time" | "time64", "") if args == ["us"] || args == ["microsecond"] || args == ["6"] => Ok(Self::Time),
             ("time" | "time64", "") => Err(bad("times are kept in microseconds").hint("write time")),
@@ -481,12 +480,8 @@ mod tests {
     #[test]
     fn lists_with_nested_commas_and_quoted_names() {
         let casts = parse_casts("id:bigint, ts:timestamp[us, UTC],\"a,\"\"b:c\":text , x=numeric(10,2),").unwrap();
-        let expected = [
-            ("id", TypeName::Int64),
-            ("ts", TIMESTAMPTZ),
-            ("a,\"b:c", TEXT),
-            ("x", TypeName::Decimal { precision: 10, scale: 2 }),
-        ];
+        let expected =
+            [("id", TypeName::Int64), ("ts", TIMESTAMPTZ), ("a,\"b:c", TEXT), ("x", TypeName::Decimal { precision: 10, scale: 2 })];
         assert_eq!(casts, expected.map(|(n, t)| (n.to_string(), t)));
         for (text, message) in [
             ("id", "cast \"id\" is not COLUMN:TYPE"),

@@ -43,9 +43,7 @@ pub(super) fn from_text(input: &StringViewArray, to: TypeName, fail: &mut dyn Fn
             let array = array.with_precision_and_scale(precision, scale as i8);
             Arc::new(array.map_err(|e| Error::internal("a decimal's precision").caused_by(e))?)
         }
-        TypeName::Numeric => {
-            check(input, |t| if number_text::is_numeric(t) { Ok(()) } else { Err(LiteralError::Malformed.into()) }, fail)
-        }
+        TypeName::Numeric => check(input, |t| if number_text::is_numeric(t) { Ok(()) } else { Err(LiteralError::Malformed.into()) }, fail),
         TypeName::Text { max_chars: None } => Arc::new(input.clone()),
         TypeName::Text { max_chars: Some(n) } => check(input, |t| length_within(t, n), fail),
         TypeName::Date => each::<Date32Type>(input, |t| Ok(parse_date(t)?), fail),
@@ -87,7 +85,11 @@ fn each<T: ArrowPrimitiveType>(
 }
 
 /// Looks at each value and keeps the column as it is, without a copy.
-pub(in crate::transform) fn check(input: &StringViewArray, look: impl Fn(&[u8]) -> Result<(), Why>, fail: &mut dyn FnMut(usize, Why)) -> ArrayRef {
+pub(in crate::transform) fn check(
+    input: &StringViewArray,
+    look: impl Fn(&[u8]) -> Result<(), Why>,
+    fail: &mut dyn FnMut(usize, Why),
+) -> ArrayRef {
     let nulls = input.nulls().filter(|n| n.null_count() > 0);
     for row in 0..input.len() {
         if nulls.is_none_or(|n| n.is_valid(row))

@@ -287,9 +287,7 @@ fn times(input: &ArrayRef, nulls: Option<NullBuffer>, fail: Fail<'_>) -> Result<
         DataType::Time32(_) => {
             (input.as_primitive::<Time32MillisecondType>().values().iter().map(|v| i64::from(*v)).collect(), TimeUnit::Millisecond)
         }
-        DataType::Time64(TimeUnit::Microsecond) => {
-            (input.as_primitive::<Time64MicrosecondType>().values().to_vec(), TimeUnit::Microsecond)
-        }
+        DataType::Time64(TimeUnit::Microsecond) => (input.as_primitive::<Time64MicrosecondType>().values().to_vec(), TimeUnit::Microsecond),
         DataType::Time64(_) => (input.as_primitive::<Time64NanosecondType>().values().to_vec(), TimeUnit::Nanosecond),
         other => return Err(Error::internal(format!("{other} is no time of day"))),
     };

@@ -3,7 +3,7 @@
 use haul_formats::literal::{LiteralError, parse_decimal};
 
 /// Whether PostgreSQL's `numeric` reads it: digits with an optional sign, point and exponent; NaN, infinity.
-pub(super) fn is_numeric(text: &[u8]) -> bool {
+pub(in crate::transform) fn is_numeric(text: &[u8]) -> bool {
     let word = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     match word.first() {
         Some(b'0'..=b'9' | b'.') => !matches!(parse_decimal(text, 38, 0), Err(LiteralError::Malformed)),
@@ -79,17 +79,23 @@ mod tests {
     #[test]
     fn json_numbers_as_serde_sees_them() {
         for text in [
-            "0", "-0", "1", "10", "01", "-", "+1", "1.", ".5", "1.0", "1e5", "1E+5", "1e-5", "1e", "1e+", "0.5e1", "00", "-01", "1.e5", "NaN", "",
-            "1 ", "0x1", "1_0", "1.5.5",
+            "0", "-0", "1", "10", "01", "-", "+1", "1.", ".5", "1.0", "1e5", "1E+5", "1e-5", "1e", "1e+", "0.5e1", "00", "-01", "1.e5",
+            "NaN", "", "1 ", "0x1", "1_0", "1.5.5",
         ] {
-            assert_eq!(is_json_number(text.as_bytes()), serde_json::from_str::<serde_json::Number>(text).is_ok() && !text.ends_with(' '), "{text}");
+            assert_eq!(
+                is_json_number(text.as_bytes()),
+                serde_json::from_str::<serde_json::Number>(text).is_ok() && !text.ends_with(' '),
+                "{text}"
+            );
         }
         assert!(is_json_number(b"1E400"));
     }
 
     #[test]
     fn numeric_takes_what_postgres_takes() {
-        for text in ["1", "-1.50", "+.5", "5.", "1e-130", "1E400", "NaN", "-Infinity", "inf", "12345678901234567890123456789012345678901234567890"] {
+        for text in
+            ["1", "-1.50", "+.5", "5.", "1e-130", "1E400", "NaN", "-Infinity", "inf", "12345678901234567890123456789012345678901234567890"]
+        {
             assert!(is_numeric(text.as_bytes()), "{text}");
         }
         for text in ["", "-", ".", "1,213", "e5", "-NaN", "0x10", "1 000", "five", "infinit"] {
@@ -101,8 +107,20 @@ mod tests {
     fn doubles_hold_what_they_print() {
         let holds = |text: &str| double_holds(text.as_bytes(), parse_f64(text.as_bytes()).unwrap());
         for text in [
-            "0", "0.0", "-0", "0.1", "0.10000000000000001", "0.1000000000000000055511151231257827", "1e300", "5e-324", "4.9406564584124654e-324",
-            "9007199254740992", "NaN", "-Infinity", "1797.6931348623157", "9007199254740993.0e0",
+            "0",
+            "0.0",
+            "-0",
+            "0.1",
+            "0.10000000000000001",
+            "0.1000000000000000055511151231257827",
+            "1e300",
+            "5e-324",
+            "4.9406564584124654e-324",
+            "9007199254740992",
+            "NaN",
+            "-Infinity",
+            "1797.6931348623157",
+            "9007199254740993.0e0",
         ] {
             let expected = text != "9007199254740993.0e0";
             assert_eq!(holds(text), expected, "{text}");

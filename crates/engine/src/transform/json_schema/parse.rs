@@ -148,8 +148,9 @@ fn kinds(value: &Value, path: &str) -> Result<(Vec<Kind>, bool)> {
                 continue;
             }
             _ => {
-                return Err(wrong(path, &format!("{word} is not a type"))
-                    .hint("types are \"integer\", \"number\", \"boolean\", \"string\", \"object\", \"array\", \"null\", or a list of them"));
+                return Err(wrong(path, &format!("{word} is not a type")).hint(
+                    "types are \"integer\", \"number\", \"boolean\", \"string\", \"object\", \"array\", \"null\", or a list of them",
+                ));
             }
         };
         kinds.push(kind);
