@@ -168,7 +168,9 @@ pub struct Relation {
     pub kind: RelationKind,
     /// Access method (`heap`); empty where there is none.
     pub access_method: String,
-    /// Pages on disk by `pg_relation_size` (main fork); 0 where there is no storage.
+    /// Size of the main fork in bytes by `pg_relation_size`; 0 where there is no storage.
+    pub bytes: u64,
+    /// The same in pages.
     pub pages: u64,
     /// `reltuples`, if the table was ever analysed.
     pub rows: Option<u64>,

@@ -23,20 +23,56 @@ struct TypeRow {
     not_null: bool,
 }
 
-/// Finds a table, view or the like, and reads its columns. A bare name goes through `search_path`.
+/// Where a table stands: enough to lock it before anything else is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// `pg_class.oid`.
+    pub oid: u32,
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Kind.
+    pub kind: RelationKind,
+    /// Whether the role has SELECT on the table as a whole.
+    pub readable: bool,
+}
+
+impl Located {
+    /// `"schema"."name"` for SQL.
+    pub fn sql(&self) -> String {
+        format!("{}.{}", quote_ident(&self.schema), quote_ident(&self.name))
+    }
+}
+
+/// Finds a table, view or the like. A bare name goes through `search_path`.
 ///
 /// # Errors
 /// `NotFound` with the nearest names, `Permission` on the schema, the server's.
-pub fn relation(session: &mut Session, name: &TableName) -> Result<Relation> {
+pub fn locate(session: &mut Session, name: &TableName) -> Result<Located> {
     let quoted = match &name.schema {
         Some(schema) => format!("{}.{}", quote_ident(schema), quote_ident(&name.name)),
         None => quote_ident(&name.name),
     };
-    let found = session.row("SELECT pg_catalog.to_regclass($1)::pg_catalog.oid", &[Some(&quoted)])?;
-    match found.and_then(|row| row.parse(0)) {
-        Some(oid) => relation_by_oid(session, oid),
-        None => Err(not_found(session, name)?),
-    }
+    let sql = "SELECT c.oid, n.nspname, c.relname, c.relkind, pg_catalog.has_table_privilege(c.oid, 'SELECT') \
+               FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass($1)";
+    let Some(row) = session.row(sql, &[Some(&quoted)])? else { return Err(not_found(session, name)?) };
+    Ok(Located {
+        oid: row.parse(0).unwrap_or(0),
+        schema: row.text(1).to_string(),
+        name: row.text(2).to_string(),
+        kind: RelationKind::from_letter(row.text(3).bytes().next().unwrap_or(0)),
+        readable: row.flag(4),
+    })
+}
+
+/// Finds a table, view or the like, and reads its columns.
+///
+/// # Errors
+/// As [`locate`].
+pub fn relation(session: &mut Session, name: &TableName) -> Result<Relation> {
+    let located = locate(session, name)?;
+    relation_by_oid(session, located.oid)
 }
 
 /// As [`relation`], by OID.
@@ -44,39 +80,93 @@ pub fn relation(session: &mut Session, name: &TableName) -> Result<Relation> {
 /// # Errors
 /// The server's; `NotFound` if it is gone.
 pub fn relation_by_oid(session: &mut Session, oid: u32) -> Result<Relation> {
-    let oid_text = oid.to_string();
     let sql = "SELECT n.nspname, c.relname, c.relkind, COALESCE(am.amname, ''), \
-               CASE WHEN c.relkind IN ('r', 'm') THEN COALESCE(pg_catalog.pg_relation_size(c.oid), 0) / s.block ELSE 0 END, \
+               CASE WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(c.oid) END, \
+               pg_catalog.current_setting('block_size'), \
                c.reltuples::pg_catalog.float8::pg_catalog.numeric::pg_catalog.text, c.relpages, pg_catalog.row_security_active(c.oid), \
                EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AND c.relkind <> 'p' \
                FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-               LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam \
-               CROSS JOIN (SELECT pg_catalog.current_setting('block_size')::pg_catalog.int8 AS block) s \
-               WHERE c.oid = $1::pg_catalog.oid";
-    let Some(row) = session.row(sql, &[Some(&oid_text)])? else {
+               LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam WHERE c.oid = $1::pg_catalog.oid";
+    let Some(row) = session.row(sql, &[Some(&oid.to_string())])? else {
         return Err(Error::new(ErrorKind::NotFound, format!("the table with OID {oid} is gone")));
     };
     let kind = RelationKind::from_letter(row.text(2).bytes().next().unwrap_or(0));
-    // Before version 12 there was only one access method for tables, and pg_am did not list it.
-    let access_method = match (row.text(3), kind) {
-        ("", RelationKind::Table | RelationKind::MaterializedView) => "heap".to_string(),
-        (name, _) => name.to_string(),
-    };
-    // -1 (from version 14), or 0 without pages, means: never looked at.
-    let rows: Option<u64> = row.text(5).parse().ok().filter(|n: &u64| *n > 0 || row.text(6) != "0");
+    let bytes: u64 = row.parse(4).unwrap_or(0);
     let columns = columns(session, oid)?;
     Ok(Relation {
         oid,
         schema: row.text(0).to_string(),
         name: row.text(1).to_string(),
         kind,
-        access_method,
-        pages: row.parse(4).unwrap_or(0),
-        rows,
-        row_security: row.flag(7),
-        has_children: row.flag(8),
+        access_method: access_method(row.text(3), kind),
+        pages: bytes / row.parse(5).unwrap_or(8192).max(1),
+        bytes,
+        rows: known_rows(row.text(6), row.text(7)),
+        row_security: row.flag(8),
+        has_children: row.flag(9),
         columns,
     })
+}
+
+/// Before version 12 there was only one access method for tables, and `pg_am` did not list it.
+fn access_method(name: &str, kind: RelationKind) -> String {
+    match (name, kind) {
+        ("", RelationKind::Table | RelationKind::MaterializedView) => "heap".to_string(),
+        (name, _) => name.to_string(),
+    }
+}
+
+/// `reltuples`: -1 (from version 14), or 0 without pages, means that nobody has looked.
+fn known_rows(rows: &str, pages: &str) -> Option<u64> {
+    rows.parse().ok().filter(|n: &u64| *n > 0 || pages != "0")
+}
+
+/// A table that holds rows itself: the relation, or one below it in a tree of partitions or inheritance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// `"schema"."name"` for SQL.
+    pub sql: String,
+    /// Whether it can be cut into ranges of pages.
+    pub heap: bool,
+    /// Size of the main fork.
+    pub bytes: u64,
+    /// Size of a page.
+    pub block: u64,
+    /// Rows, if the table was ever analysed.
+    pub rows: Option<u64>,
+    /// Whether this role can read it directly, with the same rows as through its parent.
+    pub direct: bool,
+}
+
+/// The tables that hold the rows of a relation; none for views and foreign tables.
+///
+/// # Errors
+/// The server's.
+pub fn leaves(session: &mut Session, oid: u32) -> Result<Vec<Leaf>> {
+    let detached = if session.version() >= 140_000 { "AND NOT i.inhdetachpending" } else { "" };
+    let sql = format!(
+        "WITH RECURSIVE tree(oid) AS (SELECT $1::pg_catalog.oid UNION \
+           SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid {detached}) \
+         SELECT n.nspname, c.relname, c.relkind, COALESCE(am.amname, ''), \
+           CASE WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(c.oid) END, pg_catalog.current_setting('block_size'), \
+           c.reltuples::pg_catalog.float8::pg_catalog.numeric::pg_catalog.text, c.relpages, \
+           NOT c.relrowsecurity AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') \
+         FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam WHERE c.relkind IN ('r', 'm', 'f') ORDER BY c.oid = $1::pg_catalog.oid DESC, 1, 2"
+    );
+    let found = session.query(&sql, &[Some(&oid.to_string())])?;
+    let leaf = |row: &haul_pgwire::Row| {
+        let kind = RelationKind::from_letter(row.text(2).bytes().next().unwrap_or(0));
+        Leaf {
+            sql: format!("{}.{}", quote_ident(row.text(0)), quote_ident(row.text(1))),
+            heap: kind != RelationKind::Foreign && access_method(row.text(3), kind) == "heap",
+            bytes: row.parse(4).unwrap_or(0),
+            block: row.parse(5).unwrap_or(8192),
+            rows: known_rows(row.text(6), row.text(7)),
+            direct: row.flag(8),
+        }
+    };
+    Ok(found.iter().map(leaf).collect())
 }
 
 /// The columns of a relation in `attnum` order, without dropped ones.

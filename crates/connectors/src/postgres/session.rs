@@ -48,6 +48,10 @@ impl Session {
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
+    /// The wire underneath, to look at.
+    pub fn wire(&self) -> &Connection {
+        &self.connection
+    }
     /// Version as in `server_version_num` (150018).
     pub fn version(&self) -> u32 {
         self.connection.server_version()

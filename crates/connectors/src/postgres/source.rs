@@ -1,0 +1,512 @@
+//! Reading a table, view or query by COPY, in lanes that share one snapshot.
+//!
+//! Life: [`PostgresSource::open`] locks the table (ACCESS SHARE) and then takes the snapshot, in one REPEATABLE READ transaction in
+//! which everything is discovered; `plan` cuts the table into ranges of pages and exports the snapshot; every lane imports
+//! it. So all lanes see the rows of one instant, whatever is written meanwhile, and nobody can change the table's shape.
+//! Rows come as they are stored, unless an order was asked for.
+
+use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
+use super::config::{self, Target};
+use super::decode::CopyDecoder;
+use super::discover::{self, Leaf};
+use super::lanes::{Lanes, READ_ONLY, row_security};
+use super::portable::{Portable, portable};
+use super::session::{self, Session};
+use super::splits::{self, Part, Sized};
+use super::types::{ColumnPlan, column_plan};
+use arrow_schema::{Schema, SchemaRef};
+use haul_model::{
+    Batch, Decoder, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position, Raw,
+    ReadPlan, Reader, Reading, Result, Settings, Source, Span, Split, nearest,
+};
+use haul_pgwire::CopyOut;
+use std::sync::Arc;
+
+/// Frames of about this many bytes are handed out at once.
+const CHUNK: usize = 256 << 10;
+
+/// What is read.
+enum What {
+    Relation(Box<Relation>),
+    Query(String),
+}
+
+/// What the settings say about reading.
+struct Reads {
+    condition: Option<String>,
+    order_by: Option<String>,
+    limit: Option<u64>,
+    row_security: bool,
+    max_row_bytes: u64,
+    on_lossy: OnLossy,
+}
+
+/// A table, view or query.
+pub struct PostgresSource {
+    target: Target,
+    env: Environment,
+    what: What,
+    columns: Vec<PgColumn>,
+    leaves: Vec<Leaf>,
+    reads: Reads,
+    identity: Option<String>,
+    version: u32,
+    notes: Vec<Note>,
+    /// The session that holds lock and snapshot, until `plan` makes it the first lane.
+    leader: Option<Session>,
+    lanes: Option<Arc<Lanes>>,
+    reading: Option<Reading>,
+}
+
+impl PostgresSource {
+    /// Connects, takes lock and snapshot, and discovers columns and size.
+    ///
+    /// # Errors
+    /// Config, connection, rights (row-level security that hides rows included), missing objects.
+    pub fn open(endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Self> {
+        let target = config::target(endpoint, settings, env)?;
+        let reads = Reads::from(settings)?;
+        let query = settings.text("query").map(|q| q.trim().trim_end_matches(';').trim_end().to_string());
+        let mut session = match (&target.table, &query) {
+            (None, None) => {
+                return Err(Error::new(ErrorKind::Config, "which table is to be read?")
+                    .hint("add ?table=schema.name, or give --query 'SELECT ...'"));
+            }
+            (Some(_), Some(_)) => return Err(Error::new(ErrorKind::Config, "both a table and a query are given").hint("give one of them")),
+            _ => Session::open(&target, env, "read")?,
+        };
+        let mut notes = target.notes.clone();
+        let (what, found, leaves) = match (&target.table, query) {
+            (Some(name), _) => {
+                let located = discover::locate(&mut session, name)?;
+                lock(&mut session, &located, &reads)?;
+                let relation = discover::relation_by_oid(&mut session, located.oid)?;
+                check_kind(&relation)?;
+                check_row_security(&mut session, &relation, &reads, &mut notes)?;
+                let leaves = discover::leaves(&mut session, relation.oid)?;
+                let columns = relation.columns.clone();
+                (What::Relation(Box::new(relation)), columns, leaves)
+            }
+            (None, query) => {
+                let query = query.unwrap_or_default();
+                begin(&mut session, &reads)?;
+                let columns = discover::query_columns(&mut session, &query).map_err(|e| e.context("the query"))?;
+                check_query_columns(&columns)?;
+                (What::Query(query), columns, Vec::new())
+            }
+        };
+        let columns = chosen(found, settings)?;
+        large_objects(&mut session, &columns, &mut notes)?;
+        if session.is_pooled() {
+            notes
+                .push(Note::new("a connection pooler stands in between: session and transaction pooling work, statement pooling does not"));
+        }
+        let identity = session.database_identity()?;
+        let version = session.version();
+        let mut source = Self {
+            target,
+            env: env.clone(),
+            what,
+            columns,
+            leaves,
+            reads,
+            identity,
+            version,
+            notes,
+            leader: None,
+            lanes: None,
+            reading: None,
+        };
+        source.resolve_order(settings)?;
+        // Runs nothing, and yet checks rights, conditions and policies as the real reads will.
+        let plain = source.plain_list();
+        session.query(&format!("{} LIMIT 0", source.select(&plain, &Part::All, false)), &[]).map_err(|e| source.explain(e))?;
+        source.leader = Some(session);
+        Ok(source)
+    }
+
+    /// The columns that are read, in order.
+    pub fn columns(&self) -> &[PgColumn] {
+        &self.columns
+    }
+
+    fn plans(&self, form: Form) -> Result<Vec<ColumnPlan>> {
+        self.columns.iter().map(|column| column_plan(form, self.reads.on_lossy, column)).collect()
+    }
+
+    fn plain_list(&self) -> String {
+        self.columns.iter().map(|c| quote_ident(&c.name)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Checks `cursor_column` and turns it into an order.
+    fn resolve_order(&mut self, settings: &Settings) -> Result<()> {
+        let Some(cursor) = settings.text("cursor_column") else { return Ok(()) };
+        if self.reads.order_by.is_some() {
+            return Err(Error::new(ErrorKind::Config, "both order_by and cursor_column are given").hint("give one of them"));
+        }
+        let all = match &self.what {
+            What::Relation(relation) => &relation.columns,
+            What::Query(_) => &self.columns,
+        };
+        find_column(all, cursor)?;
+        self.reads.order_by = Some(quote_ident(cursor));
+        Ok(())
+    }
+
+    /// `SELECT list FROM ... WHERE ... ORDER BY ...` for a part, without its limit unless `limited`.
+    fn select(&self, list: &str, part: &Part, limited: bool) -> String {
+        let from = match (part, &self.what) {
+            (Part::Table(sql) | Part::Pages(sql, ..), _) => format!("ONLY {sql}"),
+            (Part::All, What::Relation(relation)) => relation.sql(),
+            // Line breaks, so that a comment at the end of the user's text ends there.
+            (Part::All, What::Query(query)) => format!("(\n{query}\n) AS query"),
+        };
+        let own = self.reads.condition.as_ref().map(|condition| format!("(\n{condition}\n)"));
+        let conditions: Vec<String> = part.condition().into_iter().chain(own).collect();
+        let mut sql = format!("SELECT {list} FROM {from}");
+        if !conditions.is_empty() {
+            sql.push_str(&format!(" WHERE {}", conditions.join(" AND ")));
+        }
+        if let Some(order) = &self.reads.order_by {
+            sql.push_str(&format!(" ORDER BY {order}\n"));
+        }
+        if let Some(limit) = self.reads.limit.filter(|_| limited) {
+            sql.push_str(&format!(" LIMIT {limit}"));
+        }
+        sql
+    }
+
+    /// The COPY statement for a part.
+    fn copy_statement(&self, part: &Part, reading: &Reading) -> Result<String> {
+        let (list, format) = match &reading.pass_through {
+            Some(encoding) if encoding.format == "pgcopy-text" => (self.plain_list(), "text"),
+            Some(_) => (self.plain_list(), "binary"),
+            None => (self.plans(reading.form)?.iter().map(|plan| plan.select.clone()).collect::<Vec<_>>().join(", "), "binary"),
+        };
+        Ok(format!("COPY ({}) TO STDOUT (FORMAT {format})", self.select(&list, part, true)))
+    }
+
+    /// Adds to the server's complaint which setting it is about.
+    fn explain(&self, error: Error) -> Error {
+        let error = error.object(self.name());
+        let own = self.reads.condition.is_some() || self.reads.order_by.is_some();
+        match error.code_text() {
+            Some(code) if own && code.starts_with("42") && code != "42501" => {
+                error.hint("check where, order_by and cursor_column: they are SQL for this table")
+            }
+            _ => error,
+        }
+    }
+
+    /// Why it must be read in one piece, if it must.
+    fn one_piece(&self) -> Option<String> {
+        let reads = &self.reads;
+        let relation = match &self.what {
+            What::Query(_) => return Some("a query is read in one lane".into()),
+            What::Relation(relation) => relation,
+        };
+        if reads.order_by.is_some() {
+            return Some("rows in an order are read in one lane".into());
+        }
+        if reads.limit.is_some() {
+            return Some("a limited number of rows is read in one lane".into());
+        }
+        if matches!(relation.kind, RelationKind::View | RelationKind::Foreign) {
+            return Some(format!("a {} has no pages of its own: it is read in one lane", relation.kind.word()));
+        }
+        if relation.row_security {
+            return Some("under row-level security a table is read in one lane".into());
+        }
+        if let Some(leaf) = self.leaves.iter().find(|leaf| !leaf.direct) {
+            return Some(format!(
+                "{} cannot be read directly by this role: everything is read through {} in one lane",
+                leaf.sql,
+                relation.display()
+            ));
+        }
+        match &self.leaves[..] {
+            [] => Some("there is no table with rows: it is read in one lane".into()),
+            [leaf] if !leaf.heap => Some(format!("access method {} has no ctid ranges: it is read in one lane", relation.access_method)),
+            [_] if self.version < 140_000 => Some("ctid ranges need PostgreSQL 14: it is read in one lane".into()),
+            _ => None,
+        }
+    }
+
+    /// Parts and lanes for the degree that was asked for.
+    fn parts(&self, degree: usize) -> (Vec<Sized>, usize, Option<String>) {
+        let bytes: u64 = self.leaves.iter().map(|leaf| leaf.bytes).sum();
+        let lanes = match degree {
+            0 => self.env.cores.max(1).min(usize::try_from(bytes / splits::WORTH_A_LANE).unwrap_or(usize::MAX).max(1)),
+            degree => degree,
+        };
+        let whole = || vec![Sized { part: Part::All, bytes, rows: self.estimate().rows }];
+        if lanes == 1 {
+            return (whole(), 1, None);
+        }
+        if let Some(reason) = self.one_piece() {
+            return (whole(), 1, Some(reason));
+        }
+        let parts = splits::cut(&self.leaves, lanes, self.version >= 140_000);
+        match parts.len() {
+            0 | 1 => (whole(), 1, None),
+            n => (parts, lanes.min(n), None),
+        }
+    }
+}
+
+impl Source for PostgresSource {
+    fn name(&self) -> String {
+        match &self.what {
+            What::Relation(relation) => relation.display(),
+            What::Query(_) => "query".into(),
+        }
+    }
+
+    fn estimate(&self) -> Estimate {
+        let known = self.reads.condition.is_none() && !self.leaves.is_empty();
+        let rows = self.leaves.iter().map(|leaf| leaf.rows).sum::<Option<u64>>().filter(|_| known);
+        let bytes = Some(self.leaves.iter().map(|leaf| leaf.bytes).sum()).filter(|_| known && self.reads.limit.is_none());
+        match (rows, self.reads.limit) {
+            (Some(rows), Some(limit)) => Estimate { rows: Some(rows.min(limit)), bytes },
+            (rows, _) => Estimate { rows, bytes },
+        }
+    }
+
+    fn encodings(&self) -> Vec<Encoding> {
+        let text = Encoding { format: "pgcopy-text", detail: String::new() };
+        let binary = |detail: &str| Encoding { format: "pgcopy-binary", detail: detail.to_string() };
+        match (self.columns.iter().map(portable).max().unwrap_or(Portable::Anywhere), &self.identity) {
+            (Portable::Anywhere, _) => vec![binary(""), text],
+            (Portable::SameDatabase, Some(identity)) => vec![binary(identity), text],
+            _ => vec![text],
+        }
+    }
+
+    fn schema(&self, form: Form) -> Result<SchemaRef> {
+        Ok(Arc::new(Schema::new(self.plans(form)?.into_iter().map(|plan| plan.field).collect::<Vec<_>>())))
+    }
+
+    fn notes(&self, form: Form) -> Vec<Note> {
+        let columns = self.plans(form).unwrap_or_default();
+        self.notes.iter().cloned().chain(columns.into_iter().filter_map(|plan| plan.note)).collect()
+    }
+
+    fn plan(&mut self, reading: &Reading) -> Result<ReadPlan> {
+        let Some(leader) = self.leader.take() else { return Err(Error::internal("a PostgreSQL source was planned twice")) };
+        let (parts, lanes, reason) = self.parts(reading.degree);
+        self.reading = Some(reading.clone());
+        let parallel = lanes > 1;
+        self.lanes = Some(Arc::new(Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, parallel)?));
+        let tables = parts.iter().filter(|p| matches!(p.part, Part::Table(_))).count();
+        let ranges = parts.len() - tables;
+        let method = match (parallel, tables) {
+            (false, _) => "one COPY under one snapshot".to_string(),
+            (true, 0) => format!("{ranges} ctid ranges over {lanes} connections under one exported snapshot"),
+            (true, _) => format!("{tables} tables and {ranges} ctid ranges over {lanes} connections under one exported snapshot"),
+        };
+        let mut notes: Vec<Note> = reason.map(Note::new).into_iter().collect();
+        if self.reads.limit.is_some() && self.reads.order_by.is_none() {
+            notes.push(Note::new("a limit without order_by: which rows come is the server's choice"));
+        }
+        let split = |(id, sized): (usize, Sized)| Split {
+            id: id as u32,
+            what: sized.part.to_string(),
+            rows: sized.rows.filter(|_| self.reads.condition.is_none()),
+            bytes: Some(sized.bytes),
+        };
+        Ok(ReadPlan { splits: parts.into_iter().enumerate().map(split).collect(), method, lanes, network: true, notes })
+    }
+
+    fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>> {
+        let (Some(lanes), Some(reading)) = (&self.lanes, &self.reading) else {
+            return Err(Error::internal("a PostgreSQL source was opened before it was planned"));
+        };
+        if from.as_number() != Some(0) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a PostgreSQL read cannot go on in the middle of a split: its snapshot is gone",
+            )
+            .object(self.name())
+            .hint("start the job again"));
+        }
+        let statement = self.copy_statement(&Part::parse(&split.what)?, reading)?;
+        let session = lanes.take()?;
+        let reader = CopyReader::start(session, &statement, lanes.clone(), split.id, self).map_err(|e| self.explain(e))?;
+        Ok(Box::new(reader))
+    }
+
+    fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>> {
+        Ok(Box::new(CopyDecoder::new(&self.name(), &self.plans(form)?, form, self.reads.on_lossy)))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        // Every split has ended with the server's own count; how the transactions end changes nothing.
+        if let Some(lanes) = self.lanes.take() {
+            let _ = lanes.close();
+        }
+        Ok(())
+    }
+}
+
+impl Reads {
+    fn from(settings: &Settings) -> Result<Self> {
+        let text = |name: &str| settings.text(name).map(str::trim).filter(|t| !t.is_empty()).map(str::to_string);
+        let limit = settings.int("limit").map(u64::try_from).transpose();
+        if !settings.flag("bulk_copy", true) {
+            return Err(Error::new(ErrorKind::Unsupported, "bulk_copy=false: reading always uses COPY").hint("leave bulk_copy away"));
+        }
+        Ok(Self {
+            condition: text("where"),
+            order_by: text("order_by"),
+            limit: limit.map_err(|_| Error::new(ErrorKind::Config, "setting \"limit\" must not be negative"))?,
+            row_security: settings.choice("row_security").as_deref() == Some("on"),
+            max_row_bytes: settings.bytes("max_row_bytes").unwrap_or(64 << 20),
+            on_lossy: match settings.choice("on_lossy").as_deref() {
+                Some("text") => OnLossy::Text,
+                Some("null") => OnLossy::Null,
+                Some("clamp") => OnLossy::Clamp,
+                _ => OnLossy::Error,
+            },
+        })
+    }
+}
+
+fn begin(session: &mut Session, reads: &Reads) -> Result<()> {
+    session.begin(READ_ONLY)?;
+    session.run(row_security(reads.row_security))
+}
+
+/// Begins the transaction and locks the table before the first statement takes the snapshot: a table that is rewritten or truncated in
+/// between would look empty to an older snapshot.
+fn lock(session: &mut Session, located: &discover::Located, reads: &Reads) -> Result<()> {
+    begin(session, reads)?;
+    if located.readable && matches!(located.kind, RelationKind::Table | RelationKind::Partitioned) {
+        session.run(&format!("LOCK TABLE {} IN ACCESS SHARE MODE", located.sql()))?;
+    }
+    Ok(())
+}
+
+fn check_kind(relation: &Relation) -> Result<()> {
+    match relation.kind {
+        RelationKind::Sequence | RelationKind::Other => {
+            Err(Error::new(ErrorKind::Unsupported, format!("{} is a {}, not a table", relation.display(), relation.kind.word()))
+                .object(relation.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Rows that are missing without a word are the worst outcome, so policies are an error unless they are wanted.
+fn check_row_security(session: &mut Session, relation: &Relation, reads: &Reads, notes: &mut Vec<Note>) -> Result<()> {
+    if !relation.row_security {
+        return Ok(());
+    }
+    let role = session.role()?;
+    if reads.row_security {
+        notes.push(Note::new(format!("row-level security applies: only rows that are visible to role {role} are read")).lossy());
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Permission, format!("row-level security hides rows of this table from role {role}"))
+        .object(relation.display())
+        .hint("read as a role with BYPASSRLS (or as the table's owner), or set row_security=on to copy only what this role may see"))
+}
+
+/// Columns of a query must have names that tell them apart.
+fn check_query_columns(columns: &[PgColumn]) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    match columns.iter().find(|column| !seen.insert(column.name.as_str())) {
+        Some(double) => Err(Error::new(ErrorKind::Schema, "the query returns two columns of the same name")
+            .column(&double.name)
+            .hint("give one of them another name: SELECT a.id, b.id AS other_id")),
+        None => Ok(()),
+    }
+}
+
+/// The columns that `columns` asks for, in its order; all by default.
+fn chosen(all: Vec<PgColumn>, settings: &Settings) -> Result<Vec<PgColumn>> {
+    match settings.list("columns") {
+        None => Ok(all),
+        Some(names) if matches!(names.as_slice(), [one] if one.eq_ignore_ascii_case("auto")) => Ok(all),
+        Some(names) => names.iter().map(|name| find_column(&all, name).cloned()).collect(),
+    }
+}
+
+fn find_column<'a>(columns: &'a [PgColumn], name: &str) -> Result<&'a PgColumn> {
+    columns.iter().find(|column| column.name == name).ok_or_else(|| {
+        let error = Error::new(ErrorKind::NotFound, format!("there is no column {name:?}"));
+        let same = columns.iter().find(|column| column.name.to_lowercase() == name.to_lowercase());
+        match same.map(|c| c.name.as_str()).or_else(|| nearest(name, columns.iter().map(|c| c.name.as_str()))) {
+            Some(near) if same.is_some() => error.hint(format!("did you mean {near:?}? only the case differs (names are exact here)")),
+            Some(near) => error.hint(format!("did you mean {near:?}?")),
+            None => error,
+        }
+    })
+}
+
+/// Columns that may refer to large objects, whose content stays behind.
+fn large_objects(session: &mut Session, columns: &[PgColumn], notes: &mut Vec<Note>) -> Result<()> {
+    const OID: u32 = 26;
+    let suspects: Vec<&PgColumn> = columns.iter().filter(|column| column.base.oid == OID).collect();
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    let some = session.row("SELECT EXISTS (SELECT FROM pg_catalog.pg_largeobject_metadata)", &[])?.is_some_and(|row| row.flag(0));
+    for column in suspects {
+        let declared = column.is_domain && column.type_name.rsplit('.').next() == Some("lo");
+        if declared || some {
+            let what = if declared { "refers to large objects" } else { "may refer to large objects (this database has some)" };
+            notes.push(Note::column(&column.name, format!("{what}: their numbers are copied, their content is not")).lossy());
+        }
+    }
+    Ok(())
+}
+
+/// One COPY that is going on.
+struct CopyReader {
+    copy: Option<CopyOut<Wire>>,
+    lanes: Arc<Lanes>,
+    split: u32,
+    read: u64,
+    name: Arc<str>,
+}
+
+/// A session as the COPY holds it.
+struct Wire(Session);
+
+impl std::borrow::Borrow<haul_pgwire::Connection> for Wire {
+    fn borrow(&self) -> &haul_pgwire::Connection {
+        self.0.wire()
+    }
+}
+
+impl std::borrow::BorrowMut<haul_pgwire::Connection> for Wire {
+    fn borrow_mut(&mut self) -> &mut haul_pgwire::Connection {
+        self.0.connection()
+    }
+}
+
+impl CopyReader {
+    fn start(session: Session, statement: &str, lanes: Arc<Lanes>, split: u32, source: &PostgresSource) -> Result<Self> {
+        let copy = CopyOut::start(Wire(session), statement).map_err(session::error)?;
+        let copy = copy.max_row_bytes(source.reads.max_row_bytes);
+        Ok(Self { copy: Some(copy), lanes, split, read: 0, name: source.name().into() })
+    }
+}
+
+impl Reader for CopyReader {
+    fn next(&mut self) -> Result<Next> {
+        let Some(copy) = &mut self.copy else { return Ok(Next::End) };
+        let chunk = copy.next_chunk(CHUNK).map_err(|e| session::error(e).object(self.name.as_ref()))?;
+        let Some(chunk) = chunk else {
+            if let Some(copy) = self.copy.take() {
+                self.lanes.give(copy.into_inner().0);
+            }
+            return Ok(Next::End);
+        };
+        let from = Position::number(self.read);
+        self.read += chunk.rows;
+        let span = Span { split: self.split, from, to: Position::number(self.read) };
+        let raw = Raw { bytes: chunk.bytes, records: Some(chunk.rows), ..Raw::default() };
+        Ok(Next::Batch(Batch { spans: vec![span], payload: Payload::Raw(raw) }))
+    }
+}
