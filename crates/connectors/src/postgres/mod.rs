@@ -20,8 +20,11 @@ mod numeric;
 mod passfile;
 mod portable;
 pub mod session;
-mod target;
-pub mod text;
 pub mod source;
 mod splits;
+mod target;
+pub mod text;
 pub mod types;
+
+#[cfg(test)]
+mod source_tests;

@@ -239,7 +239,7 @@ impl PostgresSource {
             0 => self.env.cores.max(1).min(usize::try_from(bytes / splits::WORTH_A_LANE).unwrap_or(usize::MAX).max(1)),
             degree => degree,
         };
-        let whole = || vec![Sized { part: Part::All, bytes, rows: self.estimate().rows }];
+        let whole = || vec![Sized { part: Part::All, bytes }];
         if lanes == 1 {
             return (whole(), 1, None);
         }
@@ -308,12 +308,9 @@ impl Source for PostgresSource {
         if self.reads.limit.is_some() && self.reads.order_by.is_none() {
             notes.push(Note::new("a limit without order_by: which rows come is the server's choice"));
         }
-        let split = |(id, sized): (usize, Sized)| Split {
-            id: id as u32,
-            what: sized.part.to_string(),
-            rows: sized.rows.filter(|_| self.reads.condition.is_none()),
-            bytes: Some(sized.bytes),
-        };
+        // The catalog's row counts are estimates: they are told by `estimate`, not as what a split will hold.
+        let split =
+            |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
         Ok(ReadPlan { splits: parts.into_iter().enumerate().map(split).collect(), method, lanes, network: true, notes })
     }
 
@@ -466,6 +463,7 @@ struct CopyReader {
     copy: Option<CopyOut<Wire>>,
     lanes: Arc<Lanes>,
     split: u32,
+    at: Position,
     read: u64,
     name: Arc<str>,
 }
@@ -489,7 +487,7 @@ impl CopyReader {
     fn start(session: Session, statement: &str, lanes: Arc<Lanes>, split: u32, source: &PostgresSource) -> Result<Self> {
         let copy = CopyOut::start(Wire(session), statement).map_err(session::error)?;
         let copy = copy.max_row_bytes(source.reads.max_row_bytes);
-        Ok(Self { copy: Some(copy), lanes, split, read: 0, name: source.name().into() })
+        Ok(Self { copy: Some(copy), lanes, split, at: Position::start(), read: 0, name: source.name().into() })
     }
 }
 
@@ -503,9 +501,9 @@ impl Reader for CopyReader {
             }
             return Ok(Next::End);
         };
-        let from = Position::number(self.read);
         self.read += chunk.rows;
-        let span = Span { split: self.split, from, to: Position::number(self.read) };
+        let to = Position::number(self.read);
+        let span = Span { split: self.split, from: std::mem::replace(&mut self.at, to.clone()), to };
         let raw = Raw { bytes: chunk.bytes, records: Some(chunk.rows), ..Raw::default() };
         Ok(Next::Batch(Batch { spans: vec![span], payload: Payload::Raw(raw) }))
     }

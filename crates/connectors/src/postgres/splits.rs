@@ -75,7 +75,6 @@ impl Part {
 pub(super) struct Sized {
     pub part: Part,
     pub bytes: u64,
-    pub rows: Option<u64>,
 }
 
 /// Cuts the tables for `lanes`. `ranges`: the server has TID range scans.
@@ -88,7 +87,7 @@ pub(super) fn cut(leaves: &[Leaf], lanes: usize, ranges: bool) -> Vec<Sized> {
 fn cut_table(leaf: &Leaf, target: u64, ranges: bool) -> Vec<Sized> {
     let count = if leaf.heap && ranges { leaf.bytes.div_ceil(target).max(1) } else { 1 };
     if count == 1 {
-        return vec![Sized { part: Part::Table(leaf.sql.clone()), bytes: leaf.bytes, rows: leaf.rows }];
+        return vec![Sized { part: Part::Table(leaf.sql.clone()), bytes: leaf.bytes }];
     }
     let block = leaf.block.max(1);
     let pages = leaf.bytes.div_ceil(block);
@@ -96,9 +95,8 @@ fn cut_table(leaf: &Leaf, target: u64, ranges: bool) -> Vec<Sized> {
     (0..count)
         .map(|i| {
             let (from, to) = (bound(i), bound(i + 1));
-            let share = |n: u64| (u128::from(n) * u128::from(to - from) / u128::from(pages)) as u64;
             let end = (i + 1 < count).then_some(to);
-            Sized { part: Part::Pages(leaf.sql.clone(), from, end), bytes: (to - from) * block, rows: leaf.rows.map(share) }
+            Sized { part: Part::Pages(leaf.sql.clone(), from, end), bytes: (to - from) * block }
         })
         .collect()
 }
