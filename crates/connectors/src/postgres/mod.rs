@@ -5,6 +5,7 @@ mod array_wire;
 pub mod catalog;
 pub mod check;
 pub mod config;
+mod connector;
 mod datetime;
 pub mod decode;
 mod decode_column;
@@ -25,6 +26,8 @@ mod splits;
 mod target;
 pub mod text;
 pub mod types;
+
+pub use connector::{Postgres, SPEC};
 
 #[cfg(test)]
 mod source_tests;

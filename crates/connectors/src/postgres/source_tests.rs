@@ -5,8 +5,7 @@ use super::source::PostgresSource;
 use arrow_array::{Array, Int32Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use haul_model::{
-    Endpoint, Environment, Error, ErrorKind, Form, Next, Payload, Position, ReadPlan, Reading, Result, Settings, Source, Split,
-    Strict,
+    Endpoint, Environment, Error, ErrorKind, Form, Next, Payload, Position, ReadPlan, Reading, Result, Settings, Source, Split, Strict,
 };
 use haul_testkit::conformance::{ReadCase, source};
 use haul_testkit::pg::Scratch;

@@ -1,0 +1,62 @@
+//! The connector as the registry knows it.
+
+use super::{check, config, source::PostgresSource};
+use haul_model::{
+    CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Error, ErrorKind, Example, Result, Setting, Settings, Sink, Source,
+};
+
+/// The reference.
+pub static SPEC: ConnectorSpec = ConnectorSpec {
+    name: "postgres",
+    schemes: &["postgres", "postgresql"],
+    title: "PostgreSQL 10 and newer: tables, views and queries by COPY",
+    doc: include_str!("README.md"),
+    source: config::SOURCE,
+    sink: config::CONNECTION,
+    examples: &[
+        Example {
+            command: "haul copy 'postgres://app@db1/prod?table=public.orders' orders.parquet",
+            what: "a table to Parquet, types kept",
+        },
+        Example {
+            command: "haul copy 'postgres://app@db1/prod?table=orders' orders.csv --where \"placed > '2026-01-01'\"",
+            what: "some rows to CSV",
+        },
+        Example {
+            command: "haul copy postgres://app@db1/prod --query 'SELECT id, total FROM orders' -",
+            what: "a query to standard output",
+        },
+        Example { command: "haul check 'postgres://app@db1/prod?table=orders'", what: "can it be reached, with what rights" },
+    ],
+};
+
+/// The connector.
+pub struct Postgres;
+
+impl Connector for Postgres {
+    fn spec(&self) -> &'static ConnectorSpec {
+        &SPEC
+    }
+
+    fn source_settings(&self, endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+        config::check_shape(endpoint)?;
+        Ok(vec![SPEC.source])
+    }
+
+    fn sink_settings(&self, endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+        config::check_shape(endpoint)?;
+        Ok(vec![SPEC.sink])
+    }
+
+    fn source(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Source>> {
+        Ok(Box::new(PostgresSource::open(endpoint, settings, env)?))
+    }
+
+    fn sink(&self, endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<Box<dyn Sink>> {
+        Err(Error::new(ErrorKind::Unsupported, "writing to PostgreSQL is not possible yet").object(endpoint.redacted()))
+    }
+
+    fn check(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Vec<CheckLine>> {
+        check::check(endpoint, settings, env)
+    }
+}
