@@ -13,6 +13,7 @@ mod tests;
 pub use bench::{Bench, HEADER as BENCH_HEADER};
 pub use source::{GenerateSource, Table};
 
+use haul_formats::{Output, csv};
 use haul_model::{
     CheckLine, Connector, ConnectorSpec, Encoding, Endpoint, Environment, Error, ErrorKind, Example, Kind, Result, Setting, Settings, Sink,
     Source, nearest,
@@ -40,15 +41,16 @@ pub static SPEC: ConnectorSpec = ConnectorSpec {
     ],
 };
 
-/// The raw encoding of the bench fixture: CSV with CRLF, `"` doubled inside quotes, no NULLs.
-fn csv_encoding() -> Encoding {
-    Encoding { format: "csv", detail: "generated bench, crlf".into() }
+/// The raw encoding of the bench fixture: the one that a CSV sink with `newline=crlf` takes as it is.
+fn csv_encoding() -> Option<Encoding> {
+    let settings = Settings::resolve(&[csv::SPEC.write], [("newline", "crlf")], csv::SPEC.name).ok()?;
+    csv::CsvOutput::new(&settings, bench::schema()).ok()?.encoding()
 }
 
 /// The connector.
-pub struct Generate;
+pub struct GenerateConnector;
 
-impl Generate {
+impl GenerateConnector {
     fn parse(endpoint: &Endpoint, settings: &Settings) -> Result<GenerateSource> {
         let name = endpoint.address.trim_end_matches('/');
         let number = |setting: &str, default: i64| {
@@ -76,7 +78,7 @@ impl Generate {
     }
 }
 
-impl Connector for Generate {
+impl Connector for GenerateConnector {
     fn spec(&self) -> &'static ConnectorSpec {
         &SPEC
     }

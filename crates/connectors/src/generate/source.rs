@@ -79,7 +79,7 @@ impl Source for GenerateSource {
 
     fn encodings(&self) -> Vec<Encoding> {
         match self.table {
-            Table::Bench { .. } => vec![super::csv_encoding()],
+            Table::Bench { .. } => super::csv_encoding().into_iter().collect(),
             Table::Padded { .. } => Vec::new(),
         }
     }

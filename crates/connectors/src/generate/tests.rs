@@ -49,7 +49,7 @@ fn hex(bytes: &[u8]) -> String {
 fn source(uri: &str) -> Result<Box<dyn Source>> {
     let endpoint = Endpoint::parse(uri)?;
     let settings = Settings::resolve(&[SPEC.source], endpoint.query.iter().map(|(k, v)| (k.as_str(), v.as_str())), "generate")?;
-    Generate.source(&endpoint, &settings, &Environment::default())
+    GenerateConnector.source(&endpoint, &settings, &Environment::default())
 }
 
 /// Everything that the source gives from `from` on: raw chunks, and the columns that they decode to.
@@ -115,7 +115,8 @@ fn a_million_rows_are_the_published_fixture() {
 
 #[test]
 fn pass_through_is_the_fixture_without_its_header() {
-    let (bytes, _, records) = read("generate://bench?rows=5000&seed=3", &Position::start(), Some(csv_encoding()));
+    assert!(csv_encoding().is_some(), "a CSV sink with newline=crlf takes bytes as they are");
+    let (bytes, _, records) = read("generate://bench?rows=5000&seed=3", &Position::start(), csv_encoding());
     assert_eq!(records, 5000);
     assert!(bytes == csv(5000, 3)[BENCH_HEADER.len()..]);
 }
@@ -152,7 +153,7 @@ fn columns_hold_what_the_text_says() {
 #[test]
 fn a_read_goes_on_where_it_stopped() {
     let all = csv(5000, 42);
-    let (rest, _, records) = read("generate://bench?rows=5000", &Position::number(4321), Some(csv_encoding()));
+    let (rest, _, records) = read("generate://bench?rows=5000", &Position::number(4321), csv_encoding());
     assert_eq!(records, 5000 - 4321);
     assert!(all.ends_with(&rest) && rest.starts_with(b"4322,"));
     let source = source("generate://bench?rows=5").unwrap();
@@ -189,7 +190,7 @@ fn wrong_settings_say_what_is_right() {
     assert_eq!(error("generate://bnech"), "no generated table is called \"bnech\" / did you mean generate://bench?");
     assert_eq!(error("generate://bench?rows=-1"), "setting \"rows\" cannot be negative, as -1 is / ");
     assert_eq!(error("generate://padded?rows=1000&bytes=20"), "1000 rows of 20 bytes cannot hold their ids / the smallest row is 24 bytes");
-    assert!(Generate.sink(&Endpoint::parse("generate://bench").unwrap(), &Settings::default(), &Environment::default()).is_err());
+    assert!(GenerateConnector.sink(&Endpoint::parse("generate://bench").unwrap(), &Settings::default(), &Environment::default()).is_err());
 }
 
 #[test]
@@ -205,4 +206,13 @@ fn the_source_keeps_the_contract() {
         let rows = read(uri, &Position::start(), None).1;
         conformance::source(&|| source(uri), &ReadCase::new(rows));
     }
+}
+
+#[test]
+fn a_csv_sink_writes_the_fixture_to_the_byte() {
+    let csv_settings = Settings::resolve(&[haul_formats::csv::SPEC.write], [("newline", "crlf")], "csv").unwrap();
+    let output = haul_formats::csv::CsvOutput::new(&csv_settings, bench::schema()).unwrap();
+    use haul_formats::Output;
+    let (rows, _, _) = read("generate://bench?rows=5000&seed=42", &Position::start(), output.encoding());
+    assert!([output.prolog(), rows].concat() == csv(5000, 42));
 }
