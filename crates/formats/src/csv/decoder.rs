@@ -5,7 +5,7 @@
 //! cannot fail.
 
 use super::dialect::{Dialect, Fault};
-use super::fields::{FieldRule, ViewColumn, fill_column};
+use super::fields::{FieldRule, Table};
 use super::index::{Index, Mark};
 use crate::simd::TextBuffer;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -67,30 +67,20 @@ impl CsvDecoder {
         let bytes: &[u8] = &raw.bytes;
         let marks = std::mem::take(&mut self.index.marks);
         let mut chosen = Chosen { starts: Vec::with_capacity(marks.len() + 1), selection: None, not_utf8: Vec::new() };
-        let mut place = Placer::new(raw, self.layout.dialect);
+        let mut chunk = Chunk { bytes, is_utf8, careful: self.index.suspect || !is_utf8, place: Placer::new(raw, self.layout.dialect) };
         self.firsts.clear();
         self.firsts.reserve(marks.len());
         let (mut start, mut first) = (0, 0);
-        let careful = self.index.suspect || !is_utf8;
         for (n, mark) in marks.iter().enumerate() {
             let terminated = self.index.terminated || n + 1 < marks.len();
             let last = mark.fields as usize - 1;
-            let mut content_end = self.index.ends[last] as usize;
-            content_end = self.layout.dialect.content_end(bytes, start, content_end, terminated);
+            let content_end = self.layout.dialect.content_end(bytes, start, self.index.ends[last] as usize, terminated);
             self.index.ends[last] = content_end as u32;
-            if mark.fields as usize - first == self.layout.width && !careful {
+            if mark.fields as usize - first == self.layout.width && !chunk.careful {
                 chosen.starts.push(start as u32);
                 self.firsts.push(first as u32);
             } else {
-                self.choose_carefully(
-                    bytes,
-                    Record { start, first, content_end, mark: *mark },
-                    careful,
-                    is_utf8,
-                    &mut chosen,
-                    &mut place,
-                    rejects,
-                )?;
+                self.choose_carefully(&mut chunk, &Record { start, first, content_end, mark: *mark }, &mut chosen, rejects)?;
             }
             if let Some(selection) = &mut chosen.selection
                 && selection.len() < self.firsts.len()
@@ -104,42 +94,31 @@ impl CsvDecoder {
         Ok(chosen)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of the one loop that calls it")]
     #[cold]
-    fn choose_carefully(
-        &mut self,
-        bytes: &[u8],
-        record: Record,
-        careful: bool,
-        is_utf8: bool,
-        chosen: &mut Chosen,
-        place: &mut Placer<'_>,
-        rejects: &mut dyn Rejects,
-    ) -> Result<()> {
-        if record.mark.comment && !is_utf8 {
+    fn choose_carefully(&mut self, chunk: &mut Chunk<'_>, record: &Record, chosen: &mut Chosen, rejects: &mut dyn Rejects) -> Result<()> {
+        let end = record.mark.next as usize;
+        if record.mark.comment && !chunk.is_utf8 {
             // Comments may be in any encoding.
-            chosen.not_utf8.push((record.start, record.mark.next as usize));
+            chosen.not_utf8.push((record.start, end));
         }
         if record.mark.comment || (self.layout.width != 1 && record.content_end == record.start) {
             return Ok(());
         }
         let number = chosen.starts.len();
         chosen.starts.push(record.start as u32);
-        let fault = if is_utf8 { None } else { not_utf8(bytes, &record, place) };
-        let is_text = fault.is_none();
-        let fault = fault.or_else(|| if careful { self.malformed(bytes, &record, place) } else { None });
+        let fault = if chunk.is_utf8 { None } else { not_utf8(chunk, record) };
+        if fault.is_some() {
+            chosen.not_utf8.push((record.start, end));
+        }
+        let fault = fault.or_else(|| if chunk.careful { self.malformed(chunk, record) } else { None });
         let first = match fault {
             Some(error) => Err(error),
-            None => self.fit(bytes, &record, place),
+            None => self.fit(chunk, record),
         };
         match first {
             Ok(first) => self.firsts.push(first as u32),
             Err(error) => {
-                let end = record.mark.next as usize;
-                rejects.record(&bytes[record.start..end], error.row_in_chunk(number as u64))?;
-                if !is_text {
-                    chosen.not_utf8.push((record.start, end));
-                }
+                rejects.record(&chunk.bytes[record.start..end], error.row_in_chunk(number as u64))?;
                 chosen.selection.get_or_insert_with(|| (0..number as u32).collect());
             }
         }
@@ -147,7 +126,8 @@ impl CsvDecoder {
     }
 
     /// The first field that is malformed.
-    fn malformed(&self, bytes: &[u8], record: &Record, place: &mut Placer<'_>) -> Option<Error> {
+    fn malformed(&self, chunk: &mut Chunk<'_>, record: &Record) -> Option<Error> {
+        let bytes = chunk.bytes;
         let mut from = record.start;
         for (column, &end) in self.index.ends[record.first..record.mark.fields as usize].iter().enumerate() {
             let end = end as usize;
@@ -158,7 +138,7 @@ impl CsvDecoder {
                     _ => from,
                 };
                 let (what, hint) = fault.text();
-                let error = place.at(at, Error::new(ErrorKind::Data, what).hint(hint));
+                let error = chunk.place.at(at, Error::new(ErrorKind::Data, what).hint(hint));
                 let name = self.layout.wanted.iter().position(|w| *w == column).map(|i| self.layout.schema.field(i).name());
                 return Some(match name {
                     Some(name) => error.column(name),
@@ -171,7 +151,8 @@ impl CsvDecoder {
     }
 
     /// Makes a record fit the width; returns the index of its first field.
-    fn fit(&mut self, bytes: &[u8], record: &Record, place: &mut Placer<'_>) -> Result<usize> {
+    fn fit(&mut self, chunk: &mut Chunk<'_>, record: &Record) -> Result<usize> {
+        let bytes = chunk.bytes;
         let width = self.layout.width;
         let count = record.mark.fields as usize - record.first;
         if count == width {
@@ -201,19 +182,17 @@ impl CsvDecoder {
             Ragged::Error if count < width => "ragged=pad fills short records with NULL, --on-error reject sets them aside",
             _ => "quote fields that hold the delimiter, or set such records aside with --on-error reject",
         };
-        Err(place.at(record.start, error.hint(hint)))
+        Err(chunk.place.at(record.start, error.hint(hint)))
     }
+}
 
-    /// Makes the columns of the chosen rows.
-    fn columns(&self, bytes: &[u8], starts: &[u32], selection: Option<&[u32]>) -> (Vec<ViewColumn>, Vec<u8>) {
-        let mut side = Vec::new();
-        let columns = self
-            .layout
-            .wanted
-            .iter()
-            .map(|&column| fill_column(&self.layout, &self.index, bytes, &self.firsts, starts, selection, column, &mut side));
-        (columns.collect(), side)
-    }
+/// A chunk while its records are chosen.
+struct Chunk<'a> {
+    bytes: &'a [u8],
+    is_utf8: bool,
+    /// Each field must be checked.
+    careful: bool,
+    place: Placer<'a>,
 }
 
 /// A record while it is looked at.
@@ -227,11 +206,11 @@ struct Record {
 }
 
 #[cold]
-fn not_utf8(bytes: &[u8], record: &Record, place: &mut Placer<'_>) -> Option<Error> {
-    let text = &bytes[record.start..record.mark.next as usize];
+fn not_utf8(chunk: &mut Chunk<'_>, record: &Record) -> Option<Error> {
+    let text = &chunk.bytes[record.start..record.mark.next as usize];
     let bad = std::str::from_utf8(text).err()?.valid_up_to();
     let error = Error::new(ErrorKind::Data, format!("byte 0x{:02x} is not valid UTF-8", text[bad]));
-    Some(place.at(record.start + bad, error.hint("name the file's encoding, for example encoding=windows-1252")))
+    Some(chunk.place.at(record.start + bad, error.hint("name the file's encoding, for example encoding=windows-1252")))
 }
 
 /// Counts lines only when an error asks for one, going forward from the last.
@@ -282,7 +261,16 @@ impl Decoder for CsvDecoder {
             Some(text) => text,
             None => without(&raw.bytes, &chosen.not_utf8)?,
         };
-        let (columns, side) = self.columns(&raw.bytes, &chosen.starts, chosen.selection.as_deref());
+        let mut side = Vec::new();
+        let table = Table {
+            layout: &self.layout,
+            index: &self.index,
+            bytes: &raw.bytes,
+            firsts: &self.firsts,
+            starts: &chosen.starts,
+            selection: chosen.selection.as_deref(),
+        };
+        let columns: Vec<_> = self.layout.wanted.iter().map(|&column| table.column(column, &mut side)).collect();
         let mut buffers = vec![text];
         if !side.is_empty() {
             buffers.push(TextBuffer::new(Buffer::from_vec(side)).map_err(|_| Error::internal("unescaping made invalid UTF-8"))?);

@@ -34,46 +34,51 @@ impl ViewColumn {
     }
 }
 
-/// Makes column `column` of the rows whose first fields are `firsts`. Values that differ from the bytes of the chunk
-/// go to `side`.
-#[expect(clippy::too_many_arguments, reason = "the chunk in its parts")]
-pub(crate) fn fill_column(
-    layout: &Layout,
-    index: &Index,
-    bytes: &[u8],
-    firsts: &[u32],
-    starts: &[u32],
-    selection: Option<&[u32]>,
-    column: usize,
-    side: &mut Vec<u8>,
-) -> ViewColumn {
-    let simple = layout.rule == FieldRule::default() && !layout.dialect.trim && !index.closes.is_empty();
-    // A quote that cannot occur as the first byte of a field stands for none: fields never start with their delimiter.
-    let quote = layout.dialect.quote.unwrap_or(layout.dialect.delimiter);
-    let bounds = |row: usize| {
-        let at = firsts[row] as usize + column;
-        let start = match column {
-            0 => starts[selection.map_or(row, |s| s[row] as usize)],
-            _ => index.ends[at - 1] + 1,
+/// The rows of a chunk, indexed and checked.
+pub(crate) struct Table<'a> {
+    pub layout: &'a Layout,
+    pub index: &'a Index,
+    pub bytes: &'a [u8],
+    /// For each row, the index of its first field.
+    pub firsts: &'a [u32],
+    /// Where each record starts.
+    pub starts: &'a [u32],
+    /// For each row its record; `None` = the same number.
+    pub selection: Option<&'a [u32]>,
+}
+
+impl Table<'_> {
+    /// Makes column `column` of the file. Values that differ from the bytes of the chunk go to `side`.
+    pub(crate) fn column(&self, column: usize, side: &mut Vec<u8>) -> ViewColumn {
+        let Self { layout, index, bytes, firsts, starts, selection } = *self;
+        let simple = layout.rule == FieldRule::default() && !layout.dialect.trim && !index.closes.is_empty();
+        // Without quotes, a byte that no field can start with.
+        let quote = layout.dialect.quote.unwrap_or(layout.dialect.delimiter);
+        let bounds = |row: usize| {
+            let at = firsts[row] as usize + column;
+            let start = match column {
+                0 => starts[selection.map_or(row, |s| s[row] as usize)],
+                _ => index.ends[at - 1] + 1,
+            };
+            (start as usize, index.ends[at] as usize)
         };
-        (start as usize, index.ends[at] as usize)
-    };
-    if simple {
-        fill(firsts.len(), |row| {
-            let (start, end) = bounds(row);
-            if start >= end {
-                return None;
-            }
-            if bytes[start] != quote {
-                return Some(view_of(bytes, 0, start, end));
-            }
-            Some(quoted(index, bytes, start + 1, end - 1, side))
-        })
-    } else {
-        fill(firsts.len(), |row| {
-            let (start, end) = bounds(row);
-            if start > end { None } else { general(layout, bytes, start, end, side) }
-        })
+        if simple {
+            fill(firsts.len(), |row| {
+                let (start, end) = bounds(row);
+                if start >= end {
+                    return None;
+                }
+                if bytes[start] != quote {
+                    return Some(view_of(bytes, 0, start, end));
+                }
+                Some(quoted(index, bytes, start + 1, end - 1, side))
+            })
+        } else {
+            fill(firsts.len(), |row| {
+                let (start, end) = bounds(row);
+                if start > end { None } else { general(layout, bytes, start, end, side) }
+            })
+        }
     }
 }
 

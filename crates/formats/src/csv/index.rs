@@ -32,7 +32,7 @@ pub(crate) struct Index {
     pub suspect: bool,
     /// Whether the last record ends with a terminator.
     pub terminated: bool,
-    /// State behind the last byte.
+    /// The last record ends inside quotes.
     pub open: bool,
 }
 
@@ -82,7 +82,6 @@ impl Index {
 
     /// Adds a field to the index behind all others (for records that are mended); returns its number.
     pub(crate) fn append(&mut self, end: u32) -> usize {
-        self.ends.truncate(self.ends.len().max(self.fields));
         if self.ends.len() == self.fields {
             self.ends.push(end);
         } else {
