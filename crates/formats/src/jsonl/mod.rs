@@ -4,13 +4,19 @@
 //! (decimals too), dates and times as ISO 8601 strings, bytes as `"\\x..."` in hex, lists and structs nested, JSON
 //! columns as they are. NaN and infinity have no form and are errors unless `--on-lossy` says otherwise.
 
+mod columns;
+mod decode;
 mod encode;
 mod escape;
+pub mod fuzz;
+mod input;
 pub mod json;
+mod lines;
 mod value;
 
 pub use encode::JsonlOutput;
 pub use escape::push_string;
+pub use input::JsonlInput;
 pub use json::{JsonError, JsonReason, compact_json, validate_json};
 pub(crate) use value::check;
 pub use value::{NoJson, ValueWriter, write_json_value};
@@ -29,7 +35,27 @@ pub static SPEC: FormatSpec = FormatSpec {
     container: false,
 };
 
-static READ: &[Setting] = &[];
+static READ: &[Setting] = &[
+    Setting::new(
+        "types",
+        Kind::Choice(&["sample", "strings", "json"]),
+        "sample",
+        "sample takes text, booleans and 64-bit integers from the first lines and carries everything else as JSON; strings makes text of all; json carries every value as it is written.",
+    ),
+    Setting::new(
+        "extra_keys",
+        Kind::Choice(&["error", "ignore"]),
+        "error",
+        "A key that is not in the first lines is an error, or left out and counted.",
+    ),
+    Setting::new(
+        "duplicate_keys",
+        Kind::Choice(&["error", "last"]),
+        "error",
+        "A key that stands twice in one object is an error, or its last value counts.",
+    ),
+    Setting::new("columns", Kind::List, "", "Only these keys, in this order; also ones that the first lines do not have."),
+];
 
 static WRITE: &[Setting] = &[Setting::new(
     "nulls",

@@ -10,11 +10,11 @@ use arrow_schema::{DataType, Field, Fields, IntervalUnit, Schema, TimeUnit};
 use haul_model::{BlockBody, ErrorKind, OnLossy, Rejects, Rows, Settings, Strict, field_meta};
 use std::sync::Arc;
 
-pub fn json_field(name: &str) -> Field {
+pub(super) fn json_field(name: &str) -> Field {
     field_meta::with(Field::new(name, DataType::Utf8View, true), field_meta::EXTENSION, field_meta::JSON)
 }
 
-pub fn batch(columns: Vec<(Field, ArrayRef)>) -> RecordBatch {
+pub(super) fn batch(columns: Vec<(Field, ArrayRef)>) -> RecordBatch {
     let (fields, arrays): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
@@ -33,7 +33,7 @@ fn encode_with(output: JsonlOutput, batch: &RecordBatch, rejects: &mut dyn Rejec
     Ok(text)
 }
 
-pub fn encode(batch: &RecordBatch) -> haul_model::Result<String> {
+pub(super) fn encode(batch: &RecordBatch) -> haul_model::Result<String> {
     encode_with(JsonlOutput::new(&Settings::default(), batch.schema())?, batch, &mut Strict::default())
 }
 
