@@ -6,7 +6,6 @@
 
 use super::convert::strings;
 use super::type_names::TypeName;
-use arrow_array::Array;
 use arrow_schema::TimeUnit;
 use haul_formats::jsonl::json::validate_json;
 use haul_formats::literal::{parse_date, parse_f64, parse_i64, parse_timestamp, print_date, print_f64, print_timestamp};

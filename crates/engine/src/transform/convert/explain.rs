@@ -99,7 +99,7 @@ fn hint(column: &str, value: &str, to: TypeName, why: Why, asked: AskedBy) -> St
     }
     let wider = wider(value, to, why);
     let fits = if matches!(wider, TypeName::Text { .. }) { "keeps it as it is" } else { "holds it" };
-    let flag = format!("--cast {}:{wider}", flag_name(column));
+    let flag = format!("--cast {}", flag_cast(column, wider));
     match asked {
         AskedBy::Cast => format!("{flag} {fits}"),
         AskedBy::Sample => format!("the sample looked like {to}; {flag} {fits}"),
@@ -134,13 +134,19 @@ fn wider(value: &str, to: TypeName, why: Why) -> TypeName {
     }
 }
 
-/// The column's name as `--cast` takes it.
+/// The column's name as the flags take it: in double quotes where it needs them.
 pub(crate) fn flag_name(column: &str) -> String {
     if column.contains([',', ':', '=', '"', ' ', '(', ')', '[', ']']) || column.is_empty() {
-        format!("'\"{}\"'", column.replace('"', "\"\""))
+        format!("\"{}\"", column.replace('"', "\"\""))
     } else {
         column.to_string()
     }
+}
+
+/// A cast as a shell takes it.
+fn flag_cast(column: &str, to: TypeName) -> String {
+    let cast = format!("{}:{to}", flag_name(column));
+    if cast.contains([' ', '"', '(']) { format!("'{cast}'") } else { cast }
 }
 
 fn range(to: TypeName) -> Option<(i128, i128)> {

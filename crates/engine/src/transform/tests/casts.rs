@@ -1,7 +1,7 @@
 use super::*;
 use crate::transform::{AskedBy, Cast, TypeName};
 use arrow_array::types::{Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
-use arrow_array::{Decimal128Array, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
+use arrow_array::{Decimal128Array, Float64Array, Int64Array, TimestampMicrosecondArray};
 use haul_model::field_meta;
 
 fn cast(text: &str) -> Cast {
@@ -114,7 +114,7 @@ fn dt_07_timestamps_keep_instant_and_fraction() {
     assert_eq!(
         refused("2022-05-31 20:23:49.0000001", "timestamp"),
         "Lossy: t.csv, line 2, column \"n\": \"2022-05-31 20:23:49.0000001\" is finer than microseconds: timestamp would cut it | \
-         --cast n:timestamp(9) holds it"
+         --cast 'n:timestamp(9)' holds it"
     );
     assert_eq!(
         refused("2022-05-31 20:23:49.4", "timestamp(0)"),
@@ -182,7 +182,10 @@ fn floats_become_other_numbers_only_when_exact() {
         failure(&cast("f:int"), rows(vec![2.5])),
         "Data: column \"f\": \"2.5\" is a decimal number, not an integer | --cast f:numeric holds it"
     );
-    assert!(failure(&cast("f:bigint"), rows(vec![9.3e18])).contains("\"9.3e18\" does not fit bigint"));
+    assert_eq!(
+        failure(&cast("f:bigint"), rows(vec![9.3e18])),
+        "Data: column \"f\": \"9.3e+18\" does not fit bigint (-9223372036854775808 to 9223372036854775807) | --cast f:numeric holds it"
+    );
     assert!(failure(&cast("f:bigint"), rows(vec![f64::NAN])).contains("\"NaN\" does not fit bigint"));
     let out = apply(&cast("f:numeric(5,3)"), rows(vec![0.1, 12.345]));
     assert_eq!(out.batch.column(0).as_primitive::<Decimal128Type>().values(), &[100, 12345]);
@@ -231,7 +234,7 @@ fn json_is_checked_and_compacted_in_source_order() {
 fn json_values_cast_by_what_they_hold() {
     let json = |values: &[&str]| {
         let field = TypeName::JSON.field("j", true);
-        rows_of(field, Arc::new(StringArray::from(values.to_vec())))
+        rows_of(field, Arc::new(StringViewArray::from(values.to_vec())))
     };
     let out = apply(&cast("j:bigint"), json(&["12", "\"13\"", "null"]));
     assert_eq!(out.batch.column(0).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(12), Some(13), None]);
@@ -293,12 +296,12 @@ fn the_plan_refuses_what_no_value_could_do() {
         failure(&cast("b:date"), rows),
         "Schema: column \"b\": there are several columns called \"b\" | give the columns names of their own first"
     );
-    assert_eq!(cast("id:int8,\"a b\":jsonb").describe(), "cast id:bigint,'\"a b\"':jsonb");
+    assert_eq!(cast("id:int8,\"a b\":jsonb").describe(), "cast id:bigint,\"a b\":jsonb");
 }
 
 #[test]
 fn odd_names_come_back_in_the_hint_as_the_flag_takes_them() {
     let error = failure(&cast("\"a,b\":int"), text_rows(&[("a,b", &[Some("x")])]));
     assert!(error.ends_with("--cast '\"a,b\":text' keeps it as it is"), "{error}");
-    assert_eq!(ErrorKind::Data.retryable(), false);
+    assert!(refused("2020-01-01 10:00:00.0000001Z", "timestamptz").ends_with("--cast 'n:timestamptz(9)' holds it"));
 }

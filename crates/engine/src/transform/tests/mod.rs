@@ -1,13 +1,16 @@
 //! Transforms on whole batches, as a worker runs them.
 
 mod casts;
+mod inference;
+mod projection;
 mod round_trips;
+mod schemas;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
-use haul_model::{Error, ErrorKind, Origin, Raw, Rejects, Result, Rows, Strict, Transform};
+use haul_model::{Error, Origin, Raw, Rejects, Result, Rows, Strict, Transform};
 use std::sync::Arc;
 
 /// A text column's name and its values.

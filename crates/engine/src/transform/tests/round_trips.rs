@@ -89,10 +89,12 @@ proptest! {
         if let Ok(rows) = out {
             use arrow_array::types::Float64Type;
             let value = rows.batch.column(0).as_primitive::<Float64Type>().value(0);
+            // Zeros at the end add nothing to the number.
+            let text = text.trim_end_matches('0');
             let digits = text.split_once('.').unwrap().1.len();
             let printed = format!("{value:.digits$}");
-            let plain = |t: &str| t.trim_start_matches('-').trim_start_matches('0').to_string();
-            prop_assert_eq!(plain(&printed), plain(&text));
+            let plain = |t: &str| t.trim_start_matches('-').trim_start_matches('0').trim_end_matches('.').to_string();
+            prop_assert_eq!(plain(&printed), plain(text));
         }
     }
 }
