@@ -6,6 +6,7 @@ use super::reader::{PieceReader, RecordReader};
 use arrow_schema::SchemaRef;
 use haul_formats::compression::Compression;
 use haul_formats::csv::{CsvInput, TextEncoding, Transcoder, detect_encoding};
+use haul_formats::jsonl::JsonlInput;
 use haul_formats::{ContainerInput, FormatSpec, RecordInput};
 use haul_model::{
     Decoder, Emit, Encoding, Error, ErrorKind, Estimate, Form, Note, Position, Raw, ReadPlan, Reader, Reading, Rejects, Result, Settings,
@@ -196,7 +197,11 @@ fn records(
         }
         Arc::new(CsvInput::detect(&settings, sample, complete, label)?)
     } else {
-        return Err(Error::new(ErrorKind::Unsupported, "jsonl reading"));
+        let input = JsonlInput::detect(settings, sample, complete, label)?;
+        match columns {
+            Some(columns) => Arc::new(input.with_schema(columns)?),
+            None => Arc::new(input),
+        };
     };
     if let Some(columns) = columns {
         same_columns(columns, &input.schema(), label)?;
