@@ -6,6 +6,7 @@ use haul_connectors::CONNECTORS;
 use haul_formats::FORMATS;
 use haul_model::{Kind, Setting};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 /// Flags that were given, by setting name, in order.
 pub type Given = Vec<(String, String)>;
@@ -158,6 +159,28 @@ pub fn given(matches: &clap::ArgMatches) -> Given {
     out
 }
 
+/// Joins `--fsync off` to `--fsync=off`. A switch takes its value only in these words, so that a path behind it stays a path.
+pub fn join_switches(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    const WORDS: &[&str] = &["on", "off", "true", "false", "yes", "no"];
+    let is_switch = |text: &str| {
+        let Some(name) = text.strip_prefix("--") else { return false };
+        let settings = setting_sources().into_iter().flat_map(|(_, slices)| slices).flatten();
+        settings.into_iter().any(|s| s.kind == Kind::Bool && s.answers_to(name))
+    };
+    let mut out: Vec<OsString> = Vec::new();
+    for argument in arguments {
+        let word = argument.to_str().is_some_and(|a| WORDS.iter().any(|w| w.eq_ignore_ascii_case(a)));
+        match out.last_mut() {
+            Some(last) if word && last.to_str().is_some_and(is_switch) => {
+                last.push("=");
+                last.push(&argument);
+            }
+            _ => out.push(argument),
+        }
+    }
+    out
+}
+
 /// Whether a setting of this name belongs to the job or its display.
 pub fn job_setting(name: &str) -> Option<&'static Setting> {
     JOB.iter().chain(DISPLAY).find(|s| s.answers_to(name))
@@ -168,5 +191,13 @@ mod tests {
     #[test]
     fn the_command_is_consistent() {
         super::command().debug_assert();
+    }
+
+    #[test]
+    fn switches_take_words_but_not_paths() {
+        let joined = |line: &str| super::join_switches(line.split(' ').map(Into::into)).join(std::ffi::OsStr::new(" "));
+        assert_eq!(joined("haul copy --fsync off a.csv b.csv"), "haul copy --fsync=off a.csv b.csv");
+        assert_eq!(joined("haul copy --json a.csv --degree 4"), "haul copy --json a.csv --degree 4");
+        assert_eq!(joined("haul copy --infer on"), "haul copy --infer=on");
     }
 }

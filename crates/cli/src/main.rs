@@ -12,11 +12,8 @@ mod sample;
 use haul_model::Result;
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
-    let matches = args::command().get_matches();
+    let matches = args::command().get_matches_from(args::join_switches(std::env::args_os()));
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,7 +3,7 @@
 use haul_model::{Connector, Error, ErrorKind, Result, nearest};
 
 /// Every connector.
-pub static CONNECTORS: &[&dyn Connector] = &[&crate::file::FileConnector, &crate::generate::Generate, &crate::postgres::Postgres];
+pub static CONNECTORS: &[&dyn Connector] = &[&crate::file::FileConnector, &crate::generate::GenerateConnector, &crate::postgres::Postgres];
 
 /// The connector that answers to a URI scheme.
 ///
