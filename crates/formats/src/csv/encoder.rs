@@ -2,7 +2,7 @@
 
 use super::dialect::Dialect;
 use super::options::{Quoting, WriteOptions};
-use crate::jsonl::ValueWriter;
+use crate::jsonl::{NoJson, ValueWriter};
 use crate::simd::{BLOCK, bytes_equal, has_any, word_has_any};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, LargeStringArray, StringArray, StringViewArray};
@@ -163,6 +163,13 @@ impl Column {
     }
 }
 
+/// Only nested values are JSON here.
+#[cold]
+fn no_json(value: NoJson) -> Error {
+    Error::new(ErrorKind::Lossy, format!("the number {} inside a nested value has no form in JSON", value.text()))
+        .hint("nested values are written as JSON: --cast the column to text, or leave it out")
+}
+
 /// Whether the texts of a type hold only letters, digits and `+-.:\`, with nothing before or behind.
 fn is_plain(data_type: &DataType) -> bool {
     use DataType as T;
@@ -220,10 +227,10 @@ impl CsvEncoder {
                 }
                 Cells::Text(array) => self.quoter.push(array.value(row).as_bytes(), first, out),
                 Cells::LargeText(array) => self.quoter.push(array.value(row).as_bytes(), first, out),
-                Cells::Plain(values) => values.write_text(row, out).map_err(crate::jsonl::NoJson::error),
+                Cells::Plain(values) => values.write_text(row, out).map_err(no_json),
                 Cells::Checked(values) => {
                     self.scratch.clear();
-                    let text = values.write_text(row, &mut self.scratch).map_err(crate::jsonl::NoJson::error);
+                    let text = values.write_text(row, &mut self.scratch).map_err(no_json);
                     text.and_then(|()| self.quoter.push(&self.scratch, first, out))
                 }
             };

@@ -339,3 +339,23 @@ fn an_origin_gives_each_row_its_record_and_line() {
         (b"2\n".as_slice(), Some(5), Some(1))
     );
 }
+
+#[test]
+fn a_sample_that_is_only_the_start_says_what_it_can() {
+    let start = |pairs: &[(&str, &str)], sample: &[u8]| CsvInput::detect(&settings(pairs), sample, false, "t.csv");
+    let input = start(&[], b"a,b\n1,\"x\n").unwrap();
+    assert_eq!((input.schema().fields().len(), input.prolog().bytes, input.prolog().lines), (2, 4, 1));
+    // The second record may be cut: the first alone tells the width.
+    assert_eq!(start(&[("header", "false")], b"1,2,3\n4").unwrap().schema().fields().len(), 3);
+    for (pairs, sample) in [
+        (vec![], b"a,\"b\n1,2\n".as_slice()),
+        (vec![], b"a,b"),
+        (vec![], b"\n\n"),
+        (vec![("skip", "3")], b"x\ny\n"),
+        (vec![("skip_records", "2")], b"a,b\n1,2\n"),
+    ] {
+        let error = start(&pairs, sample).err().unwrap_or_else(|| panic!("{pairs:?} {sample:?}"));
+        assert!(error.to_string().starts_with("t.csv"), "{error}");
+        assert!(error.to_string().contains("first"), "{error}");
+    }
+}

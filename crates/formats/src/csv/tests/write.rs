@@ -166,6 +166,15 @@ fn every_type_has_its_text() {
 }
 
 #[test]
+fn nan_in_a_list_is_an_error_with_its_column() {
+    let mut list = ListBuilder::new(arrow_array::builder::Float64Builder::new());
+    list.append_value([Some(f64::NAN)]);
+    let batch = RecordBatch::try_from_iter([("v", Arc::new(list.finish()) as ArrayRef)]).unwrap();
+    let error = encode(&[], &batch).unwrap_err();
+    assert_eq!((error.kind(), error.place().column.as_deref()), (ErrorKind::Lossy, Some("v")));
+}
+
+#[test]
 fn header_and_byte_order_mark() {
     let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("a,b", DataType::Utf8, true), Field::new("", DataType::Int32, true)]));
     assert_eq!(output(&[("bom", "true")], &schema).unwrap().prolog(), b"\xef\xbb\xbf\"a,b\",\"\"\n");
