@@ -8,6 +8,7 @@
 //! them; an assembler writes them in order. Columns' metadata is kept as it is.
 
 mod batches;
+pub(crate) mod damage;
 pub(crate) mod plain;
 mod read;
 mod stream;

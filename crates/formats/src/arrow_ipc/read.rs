@@ -1,5 +1,6 @@
 //! Reading files: the footer once, then record batches on the workers.
 
+use super::damage::{buffers_are_sound, guarded};
 use super::from_arrow;
 use super::views::{viewed_batch, viewed_schema};
 use crate::parquet::select_columns;
@@ -34,7 +35,7 @@ impl ArrowInput {
     /// # Errors
     /// `Data` where it is not a whole Arrow file, `NotFound` for a column that is not there, or IO.
     pub fn open(file: Arc<dyn ReadAt>, settings: &Settings, name: &str) -> Result<Self> {
-        Self::open_named(file, settings, name).map_err(|error| error.object(name))
+        guarded("the footer cannot be read", || Self::open_named(file, settings, name)).map_err(|error| error.object(name))
     }
 
     fn open_named(file: Arc<dyn ReadAt>, settings: &Settings, name: &str) -> Result<Self> {
@@ -57,6 +58,9 @@ impl ArrowInput {
         };
         for block in footer.dictionaries().iter().flatten() {
             let bytes = read_block(file.as_ref(), block)?;
+            let message = header(&bytes)?;
+            let batch = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+            check_buffers(batch, block, &bytes)?;
             decoder.read_dictionary(block, &bytes).map_err(|error| from_arrow("a dictionary cannot be read", error))?;
         }
         let blocks = record_blocks(file.as_ref(), &footer)?;
@@ -97,15 +101,29 @@ fn read_block(file: &dyn ReadAt, block: &Block) -> Result<Buffer> {
     Ok(Buffer::from(file.read_at(offset, meta + body)?))
 }
 
+/// The header at the front of a block.
+fn header(bytes: &[u8]) -> Result<arrow_ipc::Message<'_>> {
+    // An 8-byte prefix (marker and length), or 4 bytes in files older than format 0.15.
+    let start = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
+    arrow_ipc::root_as_message(&bytes[start..]).map_err(|error| broken(format!("a batch is damaged ({error})")))
+}
+
+/// Refuses a batch whose header does not fit its body.
+fn check_buffers(batch: Option<arrow_ipc::RecordBatch<'_>>, block: &Block, bytes: &[u8]) -> Result<()> {
+    let body = bytes.get(block.metaDataLength() as usize..).unwrap_or_default();
+    match batch {
+        Some(batch) if buffers_are_sound(&batch, body) => Ok(()),
+        _ => Err(broken("the header of a batch is damaged")),
+    }
+}
+
 /// The record batches, and how many rows their own headers say they have.
 fn record_blocks(file: &dyn ReadAt, footer: &Footer<'_>) -> Result<Vec<(Block, u64)>> {
     let mut blocks = Vec::new();
     for block in footer.recordBatches().iter().flatten() {
-        let header = Block::new(block.offset(), block.metaDataLength(), 0);
-        let bytes = read_block(file, &header)?;
-        // An 8-byte prefix (marker and length), or 4 bytes in files older than format 0.15.
-        let start = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
-        let message = arrow_ipc::root_as_message(&bytes[start..]).map_err(|error| broken(format!("a batch is damaged ({error})")))?;
+        let front = Block::new(block.offset(), block.metaDataLength(), 0);
+        let bytes = read_block(file, &front)?;
+        let message = header(&bytes)?;
         let batch = message.header_as_record_batch().ok_or_else(|| broken("its footer names something that is not a batch"))?;
         let rows = u64::try_from(batch.length()).map_err(|_| broken("a batch with a negative length"))?;
         // The body too must be there, though it is read later.
@@ -146,11 +164,12 @@ impl Decoder for BlockDecoder {
         let what = format!("record batch {piece} cannot be read");
         let batch = || {
             let bytes = read_block(self.0.file.as_ref(), block)?;
+            check_buffers(header(&bytes)?.header_as_record_batch(), block, &bytes)?;
             let batch = self.0.decoder.read_record_batch(block, &bytes).map_err(|error| from_arrow(&what, error))?;
             let batch = batch.filter(|batch| batch.num_rows() as u64 == *rows);
             viewed_batch(&batch.ok_or_else(|| broken("a batch has not the rows that it promised"))?, &self.0.schema)
         };
-        let batch = batch().map_err(|error: Error| error.object(&self.0.name))?;
+        let batch = guarded(&what, batch).map_err(|error| error.object(&self.0.name))?;
         for first in (0..batch.num_rows()).step_by(BATCH_ROWS) {
             let part = batch.slice(first, BATCH_ROWS.min(batch.num_rows() - first));
             emit(Rows::new(part, first as u64), rejects)?;

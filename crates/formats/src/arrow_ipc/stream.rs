@@ -1,5 +1,6 @@
 //! Reading a stream, as it comes through a pipe.
 
+use super::damage::guarded;
 use super::from_arrow;
 use super::views::{viewed_batch, viewed_schema};
 use arrow_array::RecordBatch;
@@ -27,7 +28,9 @@ impl RecordStream {
     /// `Data` where it is not an Arrow stream, or IO.
     pub fn open(input: Box<dyn Read + Send>, name: &str) -> Result<Self> {
         let tail = Tail { input, last: [0; 8] };
-        let reader = StreamReader::try_new(tail, None).map_err(|error| from_arrow("not an Arrow stream", error).object(name))?;
+        let what = "not an Arrow stream";
+        let reader = guarded(what, || StreamReader::try_new(tail, None).map_err(|error| from_arrow(what, error)));
+        let reader = reader.map_err(|error| error.object(name))?;
         let schema = Arc::new(viewed_schema(&reader.schema()));
         Ok(Self { reader, schema, name: name.to_string(), ended: false })
     }
@@ -38,9 +41,10 @@ impl RecordStream {
     }
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        match self.reader.next() {
-            Some(Ok(batch)) => viewed_batch(&batch, &self.schema).map(Some),
-            Some(Err(error)) => Err(from_arrow("the stream cannot be read", error)),
+        let what = "the stream cannot be read";
+        let next = guarded(what, || self.reader.next().transpose().map_err(|error| from_arrow(what, error)))?;
+        match next {
+            Some(batch) => viewed_batch(&batch, &self.schema).map(Some),
             None if self.reader.get_ref().at_end_marker() => Ok(None),
             None => Err(Error::new(ErrorKind::Data, "the stream stops without its end marker, rows may be missing")
                 .hint("its writer must close the stream (in pyarrow: writer.close())")),

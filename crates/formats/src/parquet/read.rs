@@ -3,6 +3,7 @@
 use super::read_schema::{ReadSchema, ReadTypes, read_schema};
 use super::window::Windows;
 use super::{from_parquet, twin};
+use crate::arrow_ipc::damage::guarded;
 use crate::{ContainerInput, ReadAt, token_piece};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef, TimeUnit};
@@ -42,7 +43,7 @@ impl ParquetInput {
     /// # Errors
     /// `Data` where it is not a whole Parquet file, `NotFound` for a column that is not there, `Unsupported`, or IO.
     pub fn open(file: Arc<dyn ReadAt>, settings: &Settings, name: &str) -> Result<Self> {
-        Self::open_named(file, settings, name).map_err(|error| error.object(name))
+        guarded("the footer cannot be read", || Self::open_named(file, settings, name)).map_err(|error| error.object(name))
     }
 
     fn open_named(file: Arc<dyn ReadAt>, settings: &Settings, name: &str) -> Result<Self> {
@@ -160,24 +161,27 @@ impl Decoder for RowGroupDecoder {
 impl Opened {
     fn decode_group(&self, group: usize, rejects: &mut dyn Rejects, emit: &mut Emit<'_>) -> Result<()> {
         let meta = self.main.metadata().row_group(group);
-        let failed = |error: ParquetError| from_parquet(&format!("row group {group} cannot be read"), error);
+        let what = format!("row group {group} cannot be read");
         let batch_rows = self.batch_rows(meta);
         let mut sorted = self.columns.clone();
         sorted.sort_unstable();
-        let mut main = self.reader(&self.main, group, &sorted, batch_rows).map_err(failed)?;
+        let reader = |metadata, columns| {
+            guarded(&what, || self.reader(metadata, group, columns, batch_rows).map_err(|error| from_parquet(&what, error)))
+        };
+        let next =
+            |reader: &mut ParquetRecordBatchReader| guarded(&what, || reader.next().transpose().map_err(|error| from_arrow(&what, error)));
+        let mut main = reader(&self.main, &sorted)?;
         let mut second = match self.twins.as_slice() {
             [] => None,
-            twins => Some(self.reader(&self.second, group, twins, batch_rows).map_err(failed)?),
+            twins => Some(reader(&self.second, twins)?),
         };
         let positions: Vec<usize> =
             self.columns.iter().map(|column| sorted.binary_search(column).expect("sorted has every column")).collect();
         let mut first_record = 0u64;
-        for batch in &mut main {
-            let batch = batch.map_err(|error| from_arrow(group, error))?;
+        while let Some(batch) = next(&mut main)? {
             let mut arrays: Vec<ArrayRef> = positions.iter().map(|position| batch.column(*position).clone()).collect();
             if let Some(second) = &mut second {
-                let twins = second.next().ok_or_else(|| Error::internal("two decodings of a row group differ in length"))?;
-                let twins = twins.map_err(|error| from_arrow(group, error))?;
+                let twins = next(second)?.ok_or_else(|| Error::internal("two decodings of a row group differ in length"))?;
                 self.merge_twins(&mut arrays, &twins).map_err(|(row, error)| match row {
                     Some(row) => error.row_in_chunk(first_record + row as u64),
                     None => error,
@@ -185,7 +189,7 @@ impl Opened {
             }
             let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
             let batch =
-                RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|error| from_arrow(group, error))?;
+                RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|error| from_arrow(&what, error))?;
             let rows = batch.num_rows() as u64;
             emit(Rows::new(batch, first_record), rejects)?;
             first_record += rows;
@@ -233,11 +237,10 @@ impl Opened {
     }
 }
 
-fn from_arrow(group: usize, error: arrow_schema::ArrowError) -> Error {
-    let what = format!("row group {group} cannot be read");
+fn from_arrow(what: &str, error: arrow_schema::ArrowError) -> Error {
     match error {
         arrow_schema::ArrowError::ExternalError(inner) => match inner.downcast::<ParquetError>() {
-            Ok(error) => from_parquet(&what, *error),
+            Ok(error) => from_parquet(what, *error),
             Err(inner) => match inner.downcast::<Error>() {
                 Ok(ours) => *ours,
                 Err(inner) => Error::new(ErrorKind::Data, format!("{what}: {inner}")),

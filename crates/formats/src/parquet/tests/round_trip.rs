@@ -57,7 +57,7 @@ fn batches_stay_near_a_mebibyte() {
     let text = StringViewArray::from_iter_values((0..3_000).map(|n| format!("{n:0>4000}")));
     let wide = batch(vec![(Field::new("t", DataType::Utf8View, false), Arc::new(text) as _)]);
     let output = ParquetOutput::new(&settings(&SPEC, &[]), wide.schema()).unwrap();
-    let file = write_pieces(&output, &[&[wide.clone()]]).unwrap();
+    let file = write_pieces(&output, &[std::slice::from_ref(&wide)]).unwrap();
     let input = ParquetInput::open(memory(&file), &settings(&SPEC, &[]), "t.parquet").unwrap();
     let batches = read_batches(&input).unwrap();
     assert!(
@@ -89,7 +89,7 @@ fn metadata_of_columns_and_schema_survives() {
         Arc::new(list),
     ];
     let original = RecordBatch::try_new(schema, columns).unwrap();
-    assert_same(&round_trip(&[&[original.clone()]], &[]), &original);
+    assert_same(&round_trip(&[std::slice::from_ref(&original)], &[]), &original);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn columns_are_read_in_the_order_asked_for() {
     let field = |name: &str| Field::new(name, DataType::Int32, true);
     let original = batch(vec![(field("a"), int(vec![1])), (field("b.c"), int(vec![2])), (field("A"), int(vec![3]))]);
     let output = ParquetOutput::new(&settings(&SPEC, &[]), original.schema()).unwrap();
-    let file = write_pieces(&output, &[&[original.clone()]]).unwrap();
+    let file = write_pieces(&output, &[std::slice::from_ref(&original)]).unwrap();
     let open = |columns: &str| ParquetInput::open(memory(&file), &settings(&SPEC, &[("columns", columns)]), "t.parquet");
     assert_same(&read_all(&open("A,b.c").unwrap()).unwrap(), &original.project(&[2, 1]).unwrap());
     let error = open("a,b.d").err().unwrap();
