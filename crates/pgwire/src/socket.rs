@@ -131,7 +131,7 @@ impl Socket {
                 net::connect(&fd, addr)
             }
             Address::Unix(path) => loop {
-                match net::SocketAddrUnix::new(path.as_path()).and_then(|addr| net::connect(&fd, &addr)) {
+                match unix_address(path).and_then(|addr| net::connect(&fd, &addr)) {
                     // The server's queue is full. A Unix socket cannot be polled for that.
                     Err(Errno::AGAIN) => std::thread::sleep(wait.slice("connecting")?.min(Duration::from_millis(20))),
                     done => break done,
@@ -336,6 +336,15 @@ impl Write for Outgoing<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A folder that starts with `@` stands for Linux's abstract sockets, as in libpq.
+fn unix_address(path: &std::path::Path) -> rustix::io::Result<net::SocketAddrUnix> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).strip_prefix(b"@") {
+        return net::SocketAddrUnix::new_abstract_name(name);
+    }
+    net::SocketAddrUnix::new(path)
 }
 
 fn read_spare(fd: &OwnedFd, into: &mut Vec<u8>) -> io::Result<Option<usize>> {

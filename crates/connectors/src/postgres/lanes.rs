@@ -51,7 +51,7 @@ impl Lanes {
         let lane = self.opened.fetch_add(1, Ordering::Relaxed);
         let mut session = Session::open(&self.target, &self.env, &format!("read {lane}"))?;
         let import = format!("SET TRANSACTION SNAPSHOT {}", super::catalog::quote_literal(snapshot));
-        session.run(&format!("BEGIN {READ_ONLY}; {import}; {}; {}", session.exact_settings(), row_security(self.row_security)))?;
+        session.run(&format!("BEGIN {READ_ONLY}; {import}; {}; {}", session.exact_settings(), read_settings(self.row_security)))?;
         Ok(session)
     }
 
@@ -75,7 +75,12 @@ impl Lanes {
     }
 }
 
-/// With `off` the server refuses a read from which policies would hide rows, also behind views.
-pub(super) fn row_security(on: bool) -> &'static str {
-    if on { "SET LOCAL row_security = on" } else { "SET LOCAL row_security = off" }
+/// The further settings of a read. With `row_security = off` the server refuses a read from which policies would hide rows, also
+/// behind views. Without synchronised scans a table comes from its first page to its last.
+pub(super) fn read_settings(row_security: bool) -> &'static str {
+    if row_security {
+        "SET LOCAL synchronize_seqscans = off; SET LOCAL row_security = on"
+    } else {
+        "SET LOCAL synchronize_seqscans = off; SET LOCAL row_security = off"
+    }
 }

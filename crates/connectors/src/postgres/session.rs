@@ -294,7 +294,11 @@ fn hint_for(e: &PgError, kind: ErrorKind) -> Option<&'static str> {
         ("28000", _) if e.message.contains("no encryption") || e.message.contains("SSL off") => {
             "the server wants TLS for this connection: try sslmode=require"
         }
+        ("28000", _) if e.message.contains("SSL encryption") || e.message.contains("SSL on") => {
+            "the server does not let this user in with TLS: if it should be without, say sslmode=disable"
+        }
         ("28000", _) if e.message.contains("pg_hba.conf") => "the server's pg_hba.conf has no line for this user, database and address",
+        ("08P01", _) if e.message.contains("startup parameter") => "a pooler refuses it: leave options and PGOPTIONS away",
         ("42501", _) if e.message.contains("row-level security") => {
             "rows that the policies hide would be missing: read as a role with BYPASSRLS, or set row_security=on to copy only what this role may see"
         }

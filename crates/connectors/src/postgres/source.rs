@@ -9,7 +9,7 @@ use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
 use super::config::{self, Target};
 use super::decode::CopyDecoder;
 use super::discover::{self, Leaf};
-use super::lanes::{Lanes, READ_ONLY, row_security};
+use super::lanes::{Lanes, READ_ONLY, read_settings};
 use super::portable::{Portable, portable};
 use super::session::{self, Session};
 use super::splits::{self, Part, Sized};
@@ -370,7 +370,7 @@ impl Reads {
 
 fn begin(session: &mut Session, reads: &Reads) -> Result<()> {
     session.begin(READ_ONLY)?;
-    session.run(row_security(reads.row_security))
+    session.run(read_settings(reads.row_security))
 }
 
 /// Begins the transaction and locks the table before the first statement takes the snapshot: a table that is rewritten or truncated in
@@ -421,11 +421,14 @@ fn check_query_columns(columns: &[PgColumn]) -> Result<()> {
 
 /// The columns that `columns` asks for, in its order; all by default.
 fn chosen(all: Vec<PgColumn>, settings: &Settings) -> Result<Vec<PgColumn>> {
-    match settings.list("columns") {
-        None => Ok(all),
-        Some(names) if matches!(names.as_slice(), [one] if one.eq_ignore_ascii_case("auto")) => Ok(all),
-        Some(names) => names.iter().map(|name| find_column(&all, name).cloned()).collect(),
+    let names = match settings.list("columns") {
+        Some(names) if !matches!(names.as_slice(), [one] if one.eq_ignore_ascii_case("auto")) => names,
+        _ => return Ok(all),
+    };
+    if let Some((_, double)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+        return Err(Error::new(ErrorKind::Config, "a column is asked for twice").column(double));
     }
+    names.iter().map(|name| find_column(&all, name).cloned()).collect()
 }
 
 fn find_column<'a>(columns: &'a [PgColumn], name: &str) -> Result<&'a PgColumn> {

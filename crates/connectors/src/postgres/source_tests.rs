@@ -435,6 +435,7 @@ fn queries_conditions_orders_and_limits() {
     assert!(failure(&db.url(), &[]).hint_text().unwrap().contains("table="));
     assert!(failure(&by_query, &[("table", "t")]).to_string().contains("both"));
     assert_eq!(failure(&uri, &[("cursor_column", "n")]).kind(), ErrorKind::NotFound);
+    assert_eq!(failure(&uri, &[("columns", "id,id")]).kind(), ErrorKind::Config);
 }
 
 #[test]
