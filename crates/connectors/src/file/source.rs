@@ -170,12 +170,16 @@ fn records(
     columns: Option<&SchemaRef>,
 ) -> Result<Option<(Body, Vec<u8>)>> {
     let mut raw = Vec::with_capacity(SAMPLE);
-    while raw.len() < SAMPLE && stream.read_into(&mut raw)? > 0 {
+    let mut complete = false;
+    while raw.len() < SAMPLE {
+        if stream.read_into(&mut raw)? == 0 {
+            complete = true;
+            break;
+        }
         if !stream.fills_whole_chunks() && raw.contains(&b'\n') && raw.len() > 64 << 10 {
             break;
         }
     }
-    let complete = raw.len() < SAMPLE && stream.fills_whole_chunks();
     if raw.is_empty() {
         return Ok(None);
     }

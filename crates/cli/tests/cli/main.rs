@@ -1,0 +1,4 @@
+//! The command line as a user meets it: exit code, standard output and standard error, whole.
+
+mod runner;
+mod snapshots;

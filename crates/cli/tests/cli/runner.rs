@@ -1,0 +1,120 @@
+//! Runs the real binary in a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// What a run left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Exit code; -1 when ended by a signal.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error, times and rates replaced.
+    pub err: String,
+}
+
+impl Ran {
+    /// The output of a run that must have succeeded.
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+    /// The output of a run that must have failed as a job (exit 1).
+    pub fn failed(self) -> Self {
+        assert_eq!(self.code, 1, "{self:?}");
+        self
+    }
+    /// All of it, for snapshots.
+    pub fn whole(&self) -> String {
+        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.code, self.out, self.err)
+    }
+    /// The (read, written, rejected) of the last line.
+    pub fn account(&self) -> (u64, u64, u64) {
+        let line = self.err.lines().rev().find(|l| l.starts_with("read ")).unwrap_or_else(|| panic!("no last line in {self:?}"));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |i: usize| words[i].replace(',', "").parse().unwrap();
+        (number(1), number(3), number(5))
+    }
+}
+
+/// A folder for one test, removed with it.
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// A new one.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+    /// Writes a file; gives its path as text.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.path(name), content).unwrap();
+        self.path(name).display().to_string()
+    }
+    /// Reads a file.
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+    /// Reads a text file.
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).unwrap()
+    }
+    /// Names of the files in it, hidden ones too, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            std::fs::read_dir(self.0.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+    /// The command, with this as its working folder and a clean environment.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("PG")) {
+            command.env_remove(name);
+        }
+        command
+    }
+    /// Runs `haul ARGUMENTS` here.
+    pub fn haul(&self, arguments: &[&str]) -> Ran {
+        self.ran(self.command(arguments).output().unwrap())
+    }
+    /// Runs a command line split at spaces.
+    pub fn line(&self, line: &str) -> Ran {
+        self.haul(&line.split_whitespace().collect::<Vec<_>>())
+    }
+    /// Runs with bytes on standard input.
+    pub fn piped(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let file = self.write(".stdin", input);
+        let output = self.command(arguments).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+        std::fs::remove_file(file).unwrap();
+        self.ran(output)
+    }
+    /// Starts and does not wait.
+    pub fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+    /// The output of a finished process, scrubbed.
+    pub fn ran(&self, output: Output) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: self.scrub(&text(output.stdout), self.0.path()),
+            err: self.scrub(&text(output.stderr), self.0.path()),
+        }
+    }
+
+    /// The folder's name becomes DIR, times and rates TIME.
+    fn scrub(&self, text: &str, folder: &Path) -> String {
+        let text = text.replace(&folder.display().to_string(), "DIR");
+        let lines = text.split_inclusive('\n').map(|line| match line.find("  in ") {
+            Some(at) if line.starts_with("read ") => format!("{}  in TIME\n", &line[..at]),
+            _ => line.to_string(),
+        });
+        lines.collect()
+    }
+}
