@@ -41,11 +41,6 @@ impl<'a> ArrayWire<'a> {
     pub fn count(&self) -> usize {
         if self.dimensions == 0 { 0 } else { self.lengths[..self.dimensions].iter().product() }
     }
-
-    /// Bytes behind the header: elements with their lengths.
-    pub fn body_len(&self) -> usize {
-        self.elements.len()
-    }
 }
 
 /// Iterator over the elements of an array; an `Err` item is a malformed length.

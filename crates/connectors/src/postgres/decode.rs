@@ -101,7 +101,7 @@ impl CopyDecoder {
             let Some((value, rest)) = field(&bytes[pos..end]) else { return Err((index, Refused::Malformed)) };
             match value {
                 None => column.push_null(),
-                Some(value) => column.push(value, pos + 4, careful).map_err(|refused| (index, refused))?,
+                Some(value) => column.push(bytes, value, pos + 4, careful).map_err(|refused| (index, refused))?,
             }
             pos = end - rest.len();
         }

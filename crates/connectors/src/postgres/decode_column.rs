@@ -130,8 +130,8 @@ impl Column {
 
     /// Appends a value: its bytes and where they start in the chunk. `careful` checks text here (else only when the array is built).
     #[inline]
-    pub fn push(&mut self, bytes: &[u8], at: usize, careful: bool) -> Result<(), Refused> {
-        match self.push_exact(bytes, at, careful) {
+    pub fn push(&mut self, chunk: &[u8], bytes: &[u8], at: usize, careful: bool) -> Result<(), Refused> {
+        match self.push_exact(chunk, bytes, at, careful) {
             Ok(()) => {
                 self.rows += 1;
                 Ok(())
@@ -150,7 +150,7 @@ impl Column {
     }
 
     #[inline]
-    fn push_exact(&mut self, bytes: &[u8], at: usize, careful: bool) -> Result<(), Refused> {
+    fn push_exact(&mut self, chunk: &[u8], bytes: &[u8], at: usize, careful: bool) -> Result<(), Refused> {
         match (&mut self.data, &self.read) {
             (Data::I64(v), ReadAs::Int8) => v.push(i64::from_be_bytes(exact(bytes)?)),
             (Data::Chunk(views), ReadAs::Text | ReadAs::Json | ReadAs::ServerText) => {
@@ -160,7 +160,7 @@ impl Column {
                 if self.count && self.read == ReadAs::ServerText && (bytes.starts_with(b"[") || bytes.starts_with(b"{{")) {
                     self.lossy += 1;
                 }
-                views.push(view(bytes, at));
+                views.push(chunk_view(chunk, at, bytes.len()));
             }
             (Data::Chunk(views), ReadAs::Jsonb) => {
                 let (1, text) = bytes.split_first().map(|(v, t)| (*v, t)).ok_or(Refused::Malformed)? else {
@@ -169,9 +169,9 @@ impl Column {
                 if careful && std::str::from_utf8(text).is_err() {
                     return Err(Refused::Utf8);
                 }
-                views.push(view(text, at + 1));
+                views.push(chunk_view(chunk, at + 1, text.len()));
             }
-            (Data::Chunk(views), _) => views.push(view(bytes, at)),
+            (Data::Chunk(views), _) => views.push(chunk_view(chunk, at, bytes.len())),
             (Data::F64(v), _) => v.push(f64::from_be_bytes(exact(bytes)?)),
             (Data::I64(v), ReadAs::Timestamp) => match i64::from_be_bytes(exact(bytes)?) {
                 i64::MAX => return Err(Refused::Lossy("infinity")),
@@ -202,7 +202,7 @@ impl Column {
                 let wire = Wire::parse(bytes).ok_or(Refused::Malformed)?;
                 v.push(wire.to_i256(i32::from(*scale)).ok_or(Refused::Lossy(wire.special().unwrap_or("more digits than the type has")))?);
             }
-            (Data::List { offsets, items }, _) => push_list(bytes, at, careful, offsets, items)?,
+            (Data::List { offsets, items }, _) => push_list(chunk, bytes, at, careful, offsets, items)?,
             (Data::Printed { views, text }, read) => {
                 let start = text.len();
                 match print(read, bytes, text, self.on_lossy) {
@@ -342,6 +342,20 @@ fn view(bytes: &[u8], at: usize) -> u128 {
     u128::from_le_bytes(inline)
 }
 
+/// The view of `length` bytes at `at` of the chunk. Short ones are read as twelve bytes and masked, which needs no copy of odd length.
+#[inline]
+fn chunk_view(chunk: &[u8], at: usize, length: usize) -> u128 {
+    if length <= 12
+        && let Some(window) = chunk.get(at..).and_then(|rest| rest.first_chunk::<12>())
+    {
+        let mut inline = [0u8; 16];
+        inline[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        inline[4..].copy_from_slice(window);
+        return u128::from_le_bytes(inline) & (u128::MAX >> (8 * (12 - length)));
+    }
+    view(&chunk[at..at + length], at)
+}
+
 fn decimal128(bytes: &[u8], precision: u8, scale: i8) -> Result<i128, Refused> {
     let wire = Wire::parse(bytes).ok_or(Refused::Malformed)?;
     let value = wire.to_i128(i32::from(scale)).ok_or(Refused::Lossy(wire.special().unwrap_or("more digits than the type has")))?;
@@ -351,7 +365,7 @@ fn decimal128(bytes: &[u8], precision: u8, scale: i8) -> Result<i128, Refused> {
     Ok(value)
 }
 
-fn push_list(bytes: &[u8], at: usize, careful: bool, offsets: &mut Vec<i32>, items: &mut Column) -> Result<(), Refused> {
+fn push_list(chunk: &[u8], bytes: &[u8], at: usize, careful: bool, offsets: &mut Vec<i32>, items: &mut Column) -> Result<(), Refused> {
     let array = ArrayWire::parse(bytes).ok_or(Refused::Malformed)?;
     if array.dimensions > 1 {
         return Err(Refused::Lossy("an array of several dimensions"));
@@ -368,7 +382,7 @@ fn push_list(bytes: &[u8], at: usize, careful: bool, offsets: &mut Vec<i32>, ite
                 items.push_null();
                 Ok(())
             }
-            Some(Some(value)) => items.push(value, at + bytes.len() - elements.remaining() - value.len(), careful),
+            Some(Some(value)) => items.push(chunk, value, at + bytes.len() - elements.remaining() - value.len(), careful),
         };
         if let Err(refused) = pushed {
             items.truncate(start);

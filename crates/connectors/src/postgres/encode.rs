@@ -24,9 +24,11 @@ pub(super) struct WriteColumn {
     pub target: Target,
     /// Name and type that come in.
     pub field: Field,
+    /// Position in the incoming batch.
+    pub index: usize,
 }
 
-/// The columns to be written, in the order of the COPY column list, which is the order of the incoming batch.
+/// The columns to be written, in the order of the COPY column list.
 #[derive(Debug, Clone)]
 pub struct WriteColumns {
     pub(super) columns: Arc<Vec<WriteColumn>>,
@@ -38,14 +40,14 @@ pub struct WriteColumns {
 }
 
 impl WriteColumns {
-    /// Pairs incoming fields with the target columns of the same position in `columns`.
+    /// For each column of the COPY column list: its position in the incoming batch, the field there, and the target column.
     ///
     /// # Errors
     /// `Schema`: one error that lists every pair whose types have no exact mapping.
-    pub fn new(table: &str, pairs: &[(Field, PgColumn)], on_lossy: OnLossy) -> Result<Self> {
+    pub fn new(table: &str, pairs: &[(usize, Field, PgColumn)], on_lossy: OnLossy) -> Result<Self> {
         let mut columns = Vec::with_capacity(pairs.len());
         let mut refused = Vec::new();
-        for (field, column) in pairs {
+        for (index, field, column) in pairs {
             let target = Target::of(column);
             if let Err(why) = target.takes(field) {
                 refused.push(format!("{:?} ({}) into {}: {why}", field.name(), field.data_type(), column.type_name));
@@ -57,7 +59,8 @@ impl WriteColumns {
                     column.type_name
                 ));
             }
-            columns.push(WriteColumn { name: column.name.clone(), type_name: column.type_name.clone(), target, field: field.clone() });
+            let (name, type_name) = (column.name.clone(), column.type_name.clone());
+            columns.push(WriteColumn { name, type_name, target, field: field.clone(), index: *index });
         }
         if !refused.is_empty() {
             return Err(Error::new(ErrorKind::Schema, format!("types do not fit: {}", refused.join("; "))).object(table));
@@ -149,12 +152,18 @@ impl CopyEncoder {
     }
 }
 
-/// The batch's columns without dictionaries, checked against the plan.
+/// The planned columns of a batch, without dictionaries.
 pub(super) fn bound_arrays(plan: &WriteColumns, rows: &Rows) -> Result<Vec<arrow_array::ArrayRef>> {
-    if rows.batch.num_columns() != plan.columns.len() {
-        return Err(Error::internal(format!("a batch of {} columns for {} planned ones", rows.batch.num_columns(), plan.columns.len())));
-    }
-    rows.batch.columns().iter().map(unpacked).collect()
+    let column = |c: &WriteColumn| match rows.batch.columns().get(c.index) {
+        Some(array) => unpacked(array),
+        None => Err(Error::internal("a batch has fewer columns than were planned").column(&c.name)),
+    };
+    plan.columns.iter().map(column).collect()
+}
+
+/// Binds arrays for one batch.
+pub(super) fn bind<'a>(plan: &WriteColumns, arrays: &'a [arrow_array::ArrayRef]) -> Result<Vec<Source<'a>>> {
+    arrays.iter().zip(plan.columns.iter()).map(|(array, column)| Source::new(array, &column.field)).collect()
 }
 
 /// Tells how many values were replaced, column by column.
@@ -169,8 +178,7 @@ pub(super) fn report(plan: &WriteColumns, replaced: &mut [u64], rejects: &mut dy
 impl Encoder for CopyEncoder {
     fn push(&mut self, rows: &Rows, rejects: &mut dyn Rejects) -> Result<()> {
         let arrays = bound_arrays(&self.plan, rows)?;
-        let schema = rows.batch.schema();
-        let sources: Vec<Source<'_>> = arrays.iter().zip(schema.fields()).map(|(a, f)| Source::new(a, f)).collect::<Result<_>>()?;
+        let sources = bind(&self.plan, &arrays)?;
         for row in 0..rows.batch.num_rows() {
             match self.row(&sources, row) {
                 Ok(()) => self.rows += 1,

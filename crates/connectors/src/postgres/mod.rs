@@ -7,6 +7,7 @@ pub mod check;
 pub mod config;
 mod connector;
 mod datetime;
+pub mod ddl;
 pub mod decode;
 mod decode_column;
 mod decode_json;
@@ -16,11 +17,13 @@ mod encode_json;
 mod encode_lossy;
 mod encode_source;
 mod encode_value;
+pub mod fuzz;
 mod lanes;
 mod numeric;
 mod passfile;
 mod portable;
 pub mod session;
+pub mod sink;
 pub mod source;
 mod splits;
 mod target;
@@ -31,3 +34,9 @@ pub use connector::{Postgres, SPEC};
 
 #[cfg(test)]
 mod source_tests;
+#[cfg(test)]
+mod codec_tests;
+#[cfg(test)]
+mod testdb;
+#[cfg(test)]
+mod type_tests;

@@ -472,7 +472,7 @@ struct CopyReader {
 }
 
 /// A session as the COPY holds it.
-struct Wire(Session);
+pub(super) struct Wire(pub(super) Session);
 
 impl std::borrow::Borrow<haul_pgwire::Connection> for Wire {
     fn borrow(&self) -> &haul_pgwire::Connection {

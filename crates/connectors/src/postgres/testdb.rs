@@ -114,8 +114,9 @@ impl TestDb {
     pub fn load(&mut self, table: &str, rows: &[Rows], on_lossy: OnLossy) -> Result<(u64, bool)> {
         let relation = self.relation(table);
         let Some(first) = rows.first() else { return Ok((0, true)) };
-        let pairs: Vec<(Field, _)> = (first.batch.schema().fields().iter())
-            .map(|f| (f.as_ref().clone(), relation.columns.iter().find(|c| c.name == *f.name()).unwrap().clone()))
+        let schema = first.batch.schema();
+        let pairs: Vec<(usize, Field, _)> = (schema.fields().iter().enumerate())
+            .map(|(i, f)| (i, f.as_ref().clone(), relation.columns.iter().find(|c| c.name == *f.name()).unwrap().clone()))
             .collect();
         let plan = WriteColumns::new(table, &pairs, on_lossy)?;
         let binary = plan.all_binary();
@@ -125,7 +126,7 @@ impl TestDb {
         }
         let Some(block) = encoder.take()? else { return Ok((0, binary)) };
         let BlockBody::Bytes(bytes) = block.body else { panic!("an encoder of bytes") };
-        let names: Vec<String> = pairs.iter().map(|(_, c)| quote_ident(&c.name)).collect();
+        let names: Vec<String> = pairs.iter().map(|(_, _, c)| quote_ident(&c.name)).collect();
         let format = if binary { "binary" } else { "text" };
         self.session.begin("")?;
         let sql = format!("COPY {} ({}) FROM STDIN (FORMAT {format})", quote_ident(table), names.join(", "));

@@ -5,7 +5,7 @@
 //! that do have a binary writer are checked by it first, so that the server never rounds, cuts or guesses where the
 //! binary way would have refused; `copy_format=text` leaves the reading of texts to the server instead.
 
-use super::encode::{WriteColumns, bound_arrays, report};
+use super::encode::{WriteColumns, bind, bound_arrays, report};
 use super::encode_json::{self, Json};
 use super::encode_lossy;
 use super::encode_source::{Source, Values, print};
@@ -188,8 +188,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
 impl Encoder for TextEncoder {
     fn push(&mut self, rows: &Rows, rejects: &mut dyn Rejects) -> Result<()> {
         let arrays = bound_arrays(&self.plan, rows)?;
-        let schema = rows.batch.schema();
-        let sources: Vec<Source<'_>> = arrays.iter().zip(schema.fields()).map(|(a, f)| Source::new(a, f)).collect::<Result<_>>()?;
+        let sources = bind(&self.plan, &arrays)?;
         for row in 0..rows.batch.num_rows() {
             match self.row(&sources, row) {
                 Ok(()) => self.rows += 1,

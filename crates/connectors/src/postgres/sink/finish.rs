@@ -1,0 +1,191 @@
+//! The end of a load: commit the lanes, and put the new content in its place.
+
+use super::way::{Way, index_names, qualified};
+use super::writer::Done;
+use super::{PostgresSink, Planned};
+use crate::postgres::catalog::{Identity, quote_ident, quote_literal};
+use crate::postgres::discover;
+use crate::postgres::session::Session;
+use haul_model::{Error, ErrorKind, Finished, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+impl PostgresSink {
+    /// Commits everything and makes it visible.
+    pub(super) fn settle(&mut self, lanes: Vec<Done>) -> Result<Finished> {
+        let planned = self.planned.as_ref().ok_or_else(|| Error::internal("the sink was not planned"))?;
+        let rows = lanes.iter().map(|l| l.rows).sum();
+        let bytes = lanes.iter().map(|l| l.bytes).sum();
+        let mut finished = Finished { rows, bytes, notes: planned.remarks.clone() };
+        if rows == 0 && planned.had_rows && !self.options.allow_empty && matches!(planned.way, Way::Swap | Way::Refill { .. }) {
+            return Err(Error::new(ErrorKind::Data, "the source has no rows, and the table would be left empty")
+                .object(&planned.shared.table)
+                .hint("the old rows were kept; allow_empty=true takes them away"));
+        }
+        let name = planned.transaction_name.clone();
+        if planned.way == Way::Append {
+            commit_lanes(lanes, planned.prepared, &name).map_err(|e| e.object(&planned.shared.table))?;
+            return Ok(finished);
+        }
+        // Nobody looks at the staging table: one commit after the other is as good as all at once.
+        commit_lanes(lanes, 0, &name).map_err(|e| e.object(&planned.shared.table))?;
+        let mut session = self.session("finish")?;
+        session.begin("")?;
+        session.run(&format!("SET LOCAL lock_timeout = {}", self.options.lock_timeout.as_millis()))?;
+        let placed = match planned.way {
+            Way::Append => Ok(()),
+            Way::Create => rename(&mut session, planned),
+            Way::Swap => swap(&mut session, planned, &mut finished.notes),
+            Way::Refill { truncate } => refill(&mut session, planned, truncate, rows),
+        };
+        placed.map_err(|error| explain(error, planned))?;
+        commit(&mut session).map_err(|error| explain(error, planned))?;
+        if matches!(planned.way, Way::Refill { .. }) {
+            let dropped = session.run(&format!("DROP TABLE IF EXISTS {}", planned.staging_sql()));
+            if let Err(error) = dropped {
+                finished.notes.push(format!("the staging table {} could not be dropped: {}", planned.staging_sql(), error.detail()));
+            }
+        }
+        Ok(finished)
+    }
+
+    /// Takes everything back; names what could not be.
+    pub(super) fn take_back(&mut self) -> Vec<String> {
+        let Some(planned) = self.planned.as_ref() else { return Vec::new() };
+        // Closing the connections rolls the lanes' transactions back.
+        planned.shared.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        if !self.begun || !planned.way.is_staged() {
+            return Vec::new();
+        }
+        // The job was perhaps stopped by the very flag that sessions listen to.
+        self.env.stop = Arc::new(AtomicBool::new(false));
+        let staging = planned.staging_sql();
+        let dropped = self.session("abort").and_then(|mut session| {
+            session.run("SET lock_timeout = '15s'")?;
+            session.run(&format!("DROP TABLE IF EXISTS {staging}"))
+        });
+        match dropped {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![format!("the staging table {staging} is left: {}; DROP TABLE {staging} removes it", error.detail())],
+        }
+    }
+}
+
+/// Names the lock that was waited for, and hides the staging table's name.
+fn explain(error: Error, planned: &Planned) -> Error {
+    let error = error.object(&planned.shared.table);
+    if error.code_text() == Some("55P03") {
+        return error.hint("another session holds the table; try again later, or raise lock_timeout. The old rows were kept");
+    }
+    error
+}
+
+/// Commits, and looks at the answer: COMMIT of a failed transaction is a ROLLBACK without an error.
+fn commit(session: &mut Session) -> Result<()> {
+    let results = session.connection().simple_query("COMMIT").map_err(crate::postgres::session::error)?;
+    match results.last().map(|r| r.tag.as_str()) {
+        Some("COMMIT") => Ok(()),
+        other => Err(Error::new(ErrorKind::Server, format!("the server answered COMMIT with {}", other.unwrap_or("nothing")))),
+    }
+}
+
+/// Commits the lanes' transactions: one by one, or through prepared transactions where the server has room for them.
+fn commit_lanes(lanes: Vec<Done>, prepared: usize, name: &str) -> Result<()> {
+    let mut lanes: Vec<Done> = lanes.into_iter().filter(|l| l.rows > 0).collect();
+    for lane in &mut lanes {
+        lane.session.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+    }
+    if lanes.len() < 2 || prepared < lanes.len() {
+        let total = lanes.len();
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            commit(&mut lane.session).map_err(|error| match i {
+                0 => error,
+                _ => error
+                    .context(format!("{i} of {total} lanes are committed, the rest is not"))
+                    .hint("the table holds part of the new rows: delete them before the next try, or use mode=replace"),
+            })?;
+        }
+        return Ok(());
+    }
+    let id = |i: usize| quote_literal(&format!("{name}_{i}"));
+    for i in 0..lanes.len() {
+        if let Err(error) = lanes[i].session.run(&format!("PREPARE TRANSACTION {}", id(i))) {
+            let mut left = Vec::new();
+            for (j, lane) in lanes[..i].iter_mut().enumerate() {
+                if lane.session.run(&format!("ROLLBACK PREPARED {}", id(j))).is_err() {
+                    left.push(id(j));
+                }
+            }
+            return Err(match left.is_empty() {
+                true => error,
+                false => error.hint(format!("prepared transactions are left: ROLLBACK PREPARED {}", left.join(", "))),
+            });
+        }
+    }
+    for i in 0..lanes.len() {
+        let sql = format!("COMMIT PREPARED {}", id(i));
+        lanes[i].session.run(&sql).map_err(|error| {
+            let rest: Vec<String> = (i..lanes.len()).map(|j| format!("COMMIT PREPARED {}", id(j))).collect();
+            error.context("every lane is prepared, but not every one committed").hint(format!("complete it with: {}", rest.join("; ")))
+        })?;
+    }
+    Ok(())
+}
+
+fn rename(session: &mut Session, planned: &Planned) -> Result<()> {
+    session.run(&format!("ALTER TABLE {} RENAME TO {}", planned.staging_sql(), quote_ident(&planned.name)))
+}
+
+/// Drops the old table and gives its name, and those of its indexes, to the new one.
+fn swap(session: &mut Session, planned: &Planned, notes: &mut Vec<String>) -> Result<()> {
+    let relation = planned.relation.as_ref().ok_or_else(|| Error::internal("a swap without an old table"))?;
+    let table = qualified(&planned.schema, &planned.name);
+    session.run(&format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))?;
+    // What the plan saw may have changed: look again, now that nobody can change it.
+    let now = discover::relation_by_oid(session, relation.oid)?;
+    let obstacles = super::way::swap_obstacles(session, &now)?;
+    let staging = session.row("SELECT pg_catalog.to_regclass($1)::pg_catalog.oid", &[Some(&planned.staging_sql())])?;
+    let staging = staging.and_then(|row| row.parse(0)).ok_or_else(|| Error::internal("the staging table is gone"))?;
+    let indexes = index_names(session, relation.oid, staging)?;
+    if let (Some(names), true) = (indexes, obstacles.is_empty()) {
+        session.run(&format!("DROP TABLE {table}"))?;
+        rename(session, planned)?;
+        for (from, to) in names {
+            session.run(&format!("ALTER INDEX {} RENAME TO {}", qualified(&planned.schema, &from), quote_ident(&to)))?;
+        }
+        return Ok(());
+    }
+    notes.push("something came to depend on the old table during the load: its rows were replaced instead of the table".into());
+    super::way::check_delete(session, &now)?;
+    let rows = session.row(&format!("SELECT count(*) FROM {}", planned.staging_sql()), &[])?.and_then(|row| row.parse(0)).unwrap_or(0);
+    refill(session, planned, false, rows)?;
+    session.run(&format!("DROP TABLE {}", planned.staging_sql()))
+}
+
+/// Empties the target and inserts from the staging table.
+fn refill(session: &mut Session, planned: &Planned, truncate: bool, rows: u64) -> Result<()> {
+    let relation = planned.relation.as_ref().ok_or_else(|| Error::internal("a refill without a table"))?;
+    let table = qualified(&planned.schema, &planned.name);
+    let (list, staging) = (&planned.column_list, planned.staging_sql());
+    let always = planned.targets.iter().any(|c| c.identity == Some(Identity::Always));
+    let overriding = if always { " OVERRIDING SYSTEM VALUE" } else { "" };
+    let only = if relation.kind == crate::postgres::catalog::RelationKind::Partitioned { "" } else { "ONLY " };
+    let mode = if truncate { "ACCESS EXCLUSIVE" } else { "SHARE ROW EXCLUSIVE" };
+    session.run(&format!("LOCK TABLE {only}{table} IN {mode} MODE"))?;
+    let inserted = if truncate {
+        session.run(&format!("TRUNCATE {only}{table}"))?;
+        session.execute(&format!("INSERT INTO {table} ({list}){overriding} SELECT {list} FROM {staging}"))?
+    } else {
+        // One statement, and the old rows first: foreign keys that point here are checked at its end, when the new rows are there.
+        session.execute(&format!(
+            "WITH gone AS (DELETE FROM {only}{table} RETURNING 1) INSERT INTO {table} ({list}){overriding} \
+             SELECT {list} FROM {staging} WHERE (SELECT count(*) FROM gone) >= 0"
+        ))?
+    };
+    session.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+    if inserted != rows {
+        return Err(Error::new(ErrorKind::Server, format!("the table took {inserted} of {rows} rows without an error"))
+            .hint("does a trigger of the table skip rows?"));
+    }
+    Ok(())
+}

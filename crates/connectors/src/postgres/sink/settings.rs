@@ -1,0 +1,94 @@
+//! Settings for writing.
+
+use crate::postgres::config::{CONNECTION, joined};
+use haul_model::{Kind, OnLossy, Setting, Settings};
+use std::time::Duration;
+
+const WRITING: &[Setting] = &[
+    Setting::new(
+        "mode",
+        Kind::Choice(&["append", "truncate", "replace"]),
+        "append",
+        "append adds rows; truncate empties the table, replace replaces what it holds: both only when every row has arrived. A table that has rows already needs the mode spelled out.",
+    ),
+    Setting::new("create", Kind::Bool, "false", "Create the table if it is missing; the plan shows the statement.").alias(&["auto_create_table"]),
+    Setting::new(
+        "copy_format",
+        Kind::Choice(&["auto", "binary", "text"]),
+        "auto",
+        "auto sends binary where every column has an exact writer. text lets the server parse values that come as text, as it likes.",
+    ),
+    Setting::new("columns", Kind::Choice(&["auto"]), "auto", "Columns are mapped by name."),
+    Setting::new("allow_empty", Kind::Bool, "false", "truncate and replace may leave the table empty when the source has no rows."),
+    Setting::new("lock_timeout", Kind::Duration, "30s", "How long the last step of truncate and replace waits for its lock on the table."),
+    Setting::new("bulk_copy", Kind::Bool, "true", "Reading and writing always use COPY; accepted for scripts that say it."),
+    Setting::new("on_error", Kind::Choice(&["stop", "reject"]), "stop", "reject takes out rows that the server refuses, one by one."),
+    Setting::new(
+        "on_lossy",
+        Kind::Choice(&["error", "text", "null", "clamp"]),
+        "error",
+        "What to do with a value that the column cannot hold exactly.",
+    ),
+];
+
+/// Settings for writing.
+pub static SINK: &[Setting] = &joined::<{ CONNECTION.len() + WRITING.len() }>(CONNECTION, WRITING);
+
+/// What the content of the target becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Old rows and new ones.
+    Append,
+    /// New ones only; the table is emptied with TRUNCATE.
+    Truncate,
+    /// New ones only, without ever taking the table away from its readers for longer than a moment.
+    Replace,
+}
+
+/// What the user chose.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    /// `None`: not said, which means append to an empty table.
+    pub mode: Option<Mode>,
+    pub create: bool,
+    pub format: Format,
+    pub allow_empty: bool,
+    pub lock_timeout: Duration,
+    pub reject: bool,
+    pub on_lossy: OnLossy,
+}
+
+/// `copy_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Auto,
+    Binary,
+    Text,
+}
+
+impl Options {
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            mode: settings.choice("mode").map(|mode| match mode.as_str() {
+                "truncate" => Mode::Truncate,
+                "replace" => Mode::Replace,
+                _ => Mode::Append,
+            }),
+            create: settings.flag("create", false),
+            format: match settings.choice("copy_format").as_deref() {
+                Some("binary") => Format::Binary,
+                Some("text") => Format::Text,
+                _ => Format::Auto,
+            },
+            allow_empty: settings.flag("allow_empty", false),
+            lock_timeout: settings.duration("lock_timeout").unwrap_or(Duration::from_secs(30)),
+            reject: settings.choice("on_error").as_deref() == Some("reject"),
+            on_lossy: match settings.choice("on_lossy").as_deref() {
+                Some("text") => OnLossy::Text,
+                Some("null") => OnLossy::Null,
+                Some("clamp") => OnLossy::Clamp,
+                _ => OnLossy::Error,
+            },
+        }
+    }
+}
