@@ -55,7 +55,8 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
     }?;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in flags {
-        if accepts(&specs, name) {
+        // Which columns, is said to the source; the target maps them by name.
+        if accepts(&specs, name) && !(side == Side::Sink && name == "columns") {
             used.push(name.clone());
             pairs.push((name.clone(), value.clone()));
         }

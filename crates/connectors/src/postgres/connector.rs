@@ -1,9 +1,8 @@
 //! The connector as the registry knows it.
 
+use super::sink::PostgresSink;
 use super::{check, config, source::PostgresSource};
-use haul_model::{
-    CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Error, ErrorKind, Example, Result, Setting, Settings, Sink, Source,
-};
+use haul_model::{CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Result, Setting, Settings, Sink, Source};
 
 /// The reference.
 pub static SPEC: ConnectorSpec = ConnectorSpec {
@@ -12,7 +11,7 @@ pub static SPEC: ConnectorSpec = ConnectorSpec {
     title: "PostgreSQL 10 and newer: tables, views and queries by COPY",
     doc: include_str!("README.md"),
     source: config::SOURCE,
-    sink: config::CONNECTION,
+    sink: super::sink::SINK,
     examples: &[
         Example {
             command: "haul copy 'postgres://app@db1/prod?table=public.orders' orders.parquet",
@@ -25,6 +24,14 @@ pub static SPEC: ConnectorSpec = ConnectorSpec {
         Example {
             command: "haul copy postgres://app@db1/prod --query 'SELECT id, total FROM orders' -",
             what: "a query to standard output",
+        },
+        Example {
+            command: "haul copy orders.csv 'postgres://app@db1/prod?table=orders' --create",
+            what: "a CSV file into a table, which is made if it is missing",
+        },
+        Example {
+            command: "haul copy 'postgres://app@db1/prod?table=orders' 'postgres://app@db2/copy?table=orders' --mode replace",
+            what: "a table to another server, in place of what is there",
         },
         Example { command: "haul check 'postgres://app@db1/prod?table=orders'", what: "can it be reached, with what rights" },
     ],
@@ -52,8 +59,8 @@ impl Connector for Postgres {
         Ok(Box::new(PostgresSource::open(endpoint, settings, env)?))
     }
 
-    fn sink(&self, endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<Box<dyn Sink>> {
-        Err(Error::new(ErrorKind::Unsupported, "writing to PostgreSQL is not possible yet").object(endpoint.redacted()))
+    fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(PostgresSink::open(endpoint, settings, env)?))
     }
 
     fn check(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Vec<CheckLine>> {

@@ -33,9 +33,9 @@ pub mod types;
 pub use connector::{Postgres, SPEC};
 
 #[cfg(test)]
-mod source_tests;
-#[cfg(test)]
 mod codec_tests;
+#[cfg(test)]
+mod source_tests;
 #[cfg(test)]
 mod testdb;
 #[cfg(test)]

@@ -65,7 +65,11 @@ fn times_round_trip() {
     round_trip("timestamp", "timestamp '2000-01-01' + ((a % 90000000000000000) || ' microseconds')::interval", true);
     round_trip("timestamptz", "timestamptz '2000-01-01Z' + ((a % 90000000000000000) || ' microseconds')::interval", true);
     round_trip("timestamp(3)", "timestamp '2000-01-01' + ((a % 90000000000000) || ' milliseconds')::interval", true);
-    round_trip("interval", "make_interval(months => (a % 1000)::int, days => (a % 70)::int, secs => (a % 1000000)::float8 / 1000000)", true);
+    round_trip(
+        "interval",
+        "make_interval(months => (a % 1000)::int, days => (a % 70)::int, secs => (a % 1000000)::float8 / 1000000)",
+        true,
+    );
     round_trip("timetz", "timetz '00:00+00' + ((a % 86400000000) || ' microseconds')::interval", true);
 }
 
@@ -107,7 +111,10 @@ fn oracle(db: &mut TestDb, sql_type: &str, texts: &[String]) -> Vec<Option<Strin
          SET timezone = 'UTC'"
     ));
     let list: Vec<String> = texts.iter().map(|t| super::catalog::quote_literal(t)).collect();
-    let rows = db.session.query(&format!("SELECT try(t) FROM unnest(ARRAY[{}]) WITH ORDINALITY u(t, i) ORDER BY i", list.join(", ")), &[]).unwrap();
+    let rows = db
+        .session
+        .query(&format!("SELECT try(t) FROM unnest(ARRAY[{}]) WITH ORDINALITY u(t, i) ORDER BY i", list.join(", ")), &[])
+        .unwrap();
     rows.iter().map(|r| r.get(0).map(str::to_string)).collect()
 }
 
@@ -148,14 +155,20 @@ fn agrees_with_the_server(sql_type: &str, target: &Target, pattern: &str, must_t
 
 #[test]
 fn numbers_are_read_as_the_server_reads_them() {
-    let number = "[ ]?[+-]?[0-9]{0,12}[.]?[0-9]{0,6}([eE][+-]?[0-9]{1,2})?[ ]?|[+-]?(nan|NaN|inf|Infinity|infinit)|0x1f|1_000|1,000|[+-]{2}1";
+    let number =
+        "[ ]?[+-]?[0-9]{0,12}[.]?[0-9]{0,6}([eE][+-]?[0-9]{1,2})?[ ]?|[+-]?(nan|NaN|inf|Infinity|infinit)|0x1f|1_000|1,000|[+-]{2}1";
     agrees_with_the_server("numeric", &Target::Numeric(None), number, &["1.10", "NaN", "-Infinity", "1e-400", " 7 ", ".5"]);
     agrees_with_the_server("double precision", &Target::Float8, number, &["0.1", "NaN", "-Infinity", "1e308", "5e-324", "1"]);
     agrees_with_the_server("real", &Target::Float4, number, &["0.1", "NaN", "-Infinity", "1e-45"]);
     agrees_with_the_server("bigint", &Target::Int8, number, &["9223372036854775807", "-9223372036854775808", "0"]);
     agrees_with_the_server("integer", &Target::Int4, number, &["2147483647", "-1"]);
     agrees_with_the_server("smallint", &Target::Int2, number, &["-32768"]);
-    agrees_with_the_server("boolean", &Target::Bool, "[ ]?(t|tr|true|TRUE|f|fal|yes|ye|no|n|on|o|off|of|1|0|2|)[ ]?", &["true", "false", "t", "f"]);
+    agrees_with_the_server(
+        "boolean",
+        &Target::Bool,
+        "[ ]?(t|tr|true|TRUE|f|fal|yes|ye|no|n|on|o|off|of|1|0|2|)[ ]?",
+        &["true", "false", "t", "f"],
+    );
 }
 
 #[test]
@@ -166,14 +179,34 @@ fn times_are_read_as_the_server_reads_them() {
     let stamp = format!("{date}{clock}");
     agrees_with_the_server("date", &Target::Date, &format!("{date}( BC)?"), &["0044-03-15 BC", "infinity", "5874897-12-31", "2020-02-29"]);
     let (naive, zoned) = (Target::Timestamp { zone: false, digits: 6 }, Target::Timestamp { zone: true, digits: 6 });
-    agrees_with_the_server("timestamp", &naive, &format!("{stamp}( BC)?"), &["-infinity", "2020-01-01T00:00:43", "294276-12-31 23:59:59.999999", "2020-01-01"]);
-    agrees_with_the_server("timestamptz", &zoned, &format!("{stamp}{zone}"), &["2020-01-01T00:00:43Z", "2020-01-01 00:00:43.123+05:30", "infinity"]);
-    agrees_with_the_server("time", &Target::Time(6), "[0-2][0-9]:[0-6][0-9](:[0-6][0-9]([.][0-9]{1,7})?)?", &["24:00:00", "23:59:59.999999", "12:30"]);
+    agrees_with_the_server(
+        "timestamp",
+        &naive,
+        &format!("{stamp}( BC)?"),
+        &["-infinity", "2020-01-01T00:00:43", "294276-12-31 23:59:59.999999", "2020-01-01"],
+    );
+    agrees_with_the_server(
+        "timestamptz",
+        &zoned,
+        &format!("{stamp}{zone}"),
+        &["2020-01-01T00:00:43Z", "2020-01-01 00:00:43.123+05:30", "infinity"],
+    );
+    agrees_with_the_server(
+        "time",
+        &Target::Time(6),
+        "[0-2][0-9]:[0-6][0-9](:[0-6][0-9]([.][0-9]{1,7})?)?",
+        &["24:00:00", "23:59:59.999999", "12:30"],
+    );
 }
 
 #[test]
 fn texts_are_read_as_the_server_reads_them() {
-    agrees_with_the_server("uuid", &Target::Uuid, "[{]?[0-9a-fA-F]{8}(-?[0-9a-f]{4}){4}[0-9a-f]{8}[}]?", &["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]);
+    agrees_with_the_server(
+        "uuid",
+        &Target::Uuid,
+        "[{]?[0-9a-fA-F]{8}(-?[0-9a-f]{4}){4}[0-9a-f]{8}[}]?",
+        &["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
+    );
     agrees_with_the_server("bytea", &Target::Bytea, "\\\\x([0-9a-fA-F]{2}){0,6}[0-9a-f]?", &["\\x", "\\x00FF"]);
     agrees_with_the_server("\"char\"", &Target::QuotedChar, "[a-z\\\\]?|\\\\[0-3][0-7]{2}", &["", "x"]);
     agrees_with_the_server("varchar(5)", &Target::Text(Limit::None), "[a-zé]{0,5}", &["ééééé"]);

@@ -2,7 +2,7 @@
 
 use super::way::{Way, index_names, qualified};
 use super::writer::Done;
-use super::{PostgresSink, Planned};
+use super::{Planned, PostgresSink};
 use crate::postgres::catalog::{Identity, quote_ident, quote_literal};
 use crate::postgres::discover;
 use crate::postgres::session::Session;

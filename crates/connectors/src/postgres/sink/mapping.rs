@@ -50,7 +50,8 @@ pub(super) fn map(table: &str, schema: &Schema, columns: &[PgColumn], on_lossy: 
     for column in columns {
         let filled = schema.fields().iter().any(|f| *f.name() == column.name);
         if !filled && column.not_null && !column.has_default && !column.generated {
-            differences.push(format!("the table's column {:?} is NOT NULL without a default, and the source has no such column", column.name));
+            differences
+                .push(format!("the table's column {:?} is NOT NULL without a default, and the source has no such column", column.name));
         }
     }
     let write = match WriteColumns::new(table, &pairs, on_lossy) {

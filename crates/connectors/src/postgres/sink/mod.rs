@@ -171,7 +171,13 @@ impl PostgresSink {
     }
 
     /// The columns that are there, or that a CREATE TABLE would make; and that statement's list.
-    fn columns(&self, control: &mut Session, table: &str, found: Option<&Relation>, incoming: &Incoming) -> Result<(Vec<PgColumn>, Option<String>)> {
+    fn columns(
+        &self,
+        control: &mut Session,
+        table: &str,
+        found: Option<&Relation>,
+        incoming: &Incoming,
+    ) -> Result<(Vec<PgColumn>, Option<String>)> {
         match found {
             Some(relation) => Ok((relation.columns.clone(), None)),
             None => {
@@ -303,9 +309,11 @@ impl PostgresSink {
         }
         match (self.options.format, mapping.columns.text_only().as_slice()) {
             (Format::Text, _) => Ok(false),
-            (Format::Binary, [column, ..]) => Err(Error::new(ErrorKind::Unsupported, "the column has no binary writer, and copy_format=binary was asked for")
-                .column(*column)
-                .hint("leave copy_format=auto")),
+            (Format::Binary, [column, ..]) => {
+                Err(Error::new(ErrorKind::Unsupported, "the column has no binary writer, and copy_format=binary was asked for")
+                    .column(*column)
+                    .hint("leave copy_format=auto"))
+            }
             (_, text_only) => Ok(text_only.is_empty()),
         }
     }
@@ -455,7 +463,11 @@ fn shown_ddl(way: &Way, create: Option<&str>, staging: &str, schema: &str, name:
         Way::Swap => ddl.extend([format!("DROP TABLE {table}"), rename]),
         Way::Refill { truncate } => {
             let empty = if *truncate { "TRUNCATE" } else { "DELETE FROM" };
-            ddl.extend([format!("{empty} {table}"), format!("INSERT INTO {table} SELECT ... FROM {staging}"), format!("DROP TABLE {staging}")]);
+            ddl.extend([
+                format!("{empty} {table}"),
+                format!("INSERT INTO {table} SELECT ... FROM {staging}"),
+                format!("DROP TABLE {staging}"),
+            ]);
         }
     }
     ddl

@@ -11,7 +11,8 @@ const WRITING: &[Setting] = &[
         "append",
         "append adds rows; truncate empties the table, replace replaces what it holds: both only when every row has arrived. A table that has rows already needs the mode spelled out.",
     ),
-    Setting::new("create", Kind::Bool, "false", "Create the table if it is missing; the plan shows the statement.").alias(&["auto_create_table"]),
+    Setting::new("create", Kind::Bool, "false", "Create the table if it is missing; the plan shows the statement.")
+        .alias(&["auto_create_table"]),
     Setting::new(
         "copy_format",
         Kind::Choice(&["auto", "binary", "text"]),

@@ -4,8 +4,8 @@ use super::{PostgresSink, SINK};
 use crate::postgres::testdb::{TestDb, url};
 use arrow_array::{ArrayRef, Date32Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use haul_model::{
-    Block, BlockBody, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Guarantee, Incoming, OnLossy, Rejects, Result, Rows,
-    Settings, Sink, Strict, WritePlan, Writer, field_meta,
+    Block, BlockBody, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Guarantee, Incoming, OnLossy, Rejects, Result,
+    Rows, Settings, Sink, Strict, WritePlan, Writer, field_meta,
 };
 use std::sync::Arc;
 
@@ -107,7 +107,13 @@ fn op_01_a_missing_table_names_the_flag_and_create_makes_it() {
     assert!(error.hint_text().unwrap().contains("did you mean public.Orders?"), "{error:?}");
     let mut sink = open(&db, &[("table", "nope"), ("create", "true")]);
     let plan = plan(&mut sink, &numbers(3)[0][0]).unwrap();
-    assert_eq!(plan.ddl, ["CREATE TABLE \"public\".\"haul_t1_nope\" (\"id\" bigint, \"v\" bigint)", "ALTER TABLE \"public\".\"haul_t1_nope\" RENAME TO \"nope\""]);
+    assert_eq!(
+        plan.ddl,
+        [
+            "CREATE TABLE \"public\".\"haul_t1_nope\" (\"id\" bigint, \"v\" bigint)",
+            "ALTER TABLE \"public\".\"haul_t1_nope\" RENAME TO \"nope\""
+        ]
+    );
     assert_eq!(plan.guarantee, Guarantee::AllOrNothing);
     assert_eq!(load(&mut sink, numbers(3)).unwrap().rows, 3);
     assert_eq!(db.value("SELECT sum(v) FROM nope"), "60");
@@ -245,8 +251,10 @@ fn in_05_readers_never_see_an_empty_or_partial_table() {
 #[test]
 fn replace_swaps_where_nothing_depends_and_keeps_every_name() {
     let mut db = TestDb::new();
-    db.run("CREATE TABLE t (id bigint PRIMARY KEY, v bigint DEFAULT 7 CHECK (v > 0), CONSTRAINT both_u UNIQUE (id, v)); \
-            CREATE INDEX t_v ON t (v DESC) WHERE v > 5; COMMENT ON TABLE t IS 'x'; INSERT INTO t VALUES (1, 1)");
+    db.run(
+        "CREATE TABLE t (id bigint PRIMARY KEY, v bigint DEFAULT 7 CHECK (v > 0), CONSTRAINT both_u UNIQUE (id, v)); \
+            CREATE INDEX t_v ON t (v DESC) WHERE v > 5; COMMENT ON TABLE t IS 'x'; INSERT INTO t VALUES (1, 1)",
+    );
     let shape = "SELECT string_agg(d, E'\\n' ORDER BY d) FROM (SELECT pg_get_indexdef(indexrelid) d FROM pg_index WHERE indrelid = 't'::regclass \
                  UNION ALL SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 't'::regclass \
                  UNION ALL SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 't'::regclass) s";
@@ -287,7 +295,8 @@ fn replace_keeps_what_depends_on_the_table() {
         no_staging(&mut db);
     }
     // The row that child points to would go: refused, and everything stays.
-    let error = load(&mut open(&db, &[("table", "t"), ("mode", "replace")]), vec![vec![batch(vec![("id", ints([1])), ("v", ints([1]))])]]).unwrap_err();
+    let error = load(&mut open(&db, &[("table", "t"), ("mode", "replace")]), vec![vec![batch(vec![("id", ints([1])), ("v", ints([1]))])]])
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Constraint);
     assert_eq!(db.value("SELECT count(*) FROM t"), "50");
     no_staging(&mut db);
@@ -331,7 +340,10 @@ fn sc_02_identifiers_are_exact() {
             let rows = batch(vec![("select", ints([i as i64])), ("A", ints([1])), ("a", ints([2]))]);
             load(&mut open(&db, &[("table", &table), ("create", "true"), ("mode", "append")]), vec![vec![rows]]).unwrap();
             let quoted = crate::postgres::catalog::quote_ident(name);
-            assert_eq!(db.value(&format!("SELECT count(*) || '/' || min(\"select\") || '/' || sum(\"A\") FROM {quoted}")), format!("{0}/{i}/{0}", round + 1));
+            assert_eq!(
+                db.value(&format!("SELECT count(*) || '/' || min(\"select\") || '/' || sum(\"A\") FROM {quoted}")),
+                format!("{0}/{i}/{0}", round + 1)
+            );
         }
     }
     assert_eq!(db.value("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), "8");
@@ -341,7 +353,8 @@ fn sc_02_identifiers_are_exact() {
     assert_eq!((error.kind(), error.detail().matches("70 bytes").count()), (ErrorKind::Schema, 2));
     let error = load(&mut open(&db, &[("table", &"é".repeat(40)), ("create", "true")]), numbers(1)).unwrap_err();
     assert!(error.detail().contains("80 bytes"), "{error}");
-    let error = load(&mut open(&db, &[("table", "Order"), ("mode", "append")]), vec![vec![batch(vec![("SELECT", ints([1]))])]]).unwrap_err();
+    let error =
+        load(&mut open(&db, &[("table", "Order"), ("mode", "append")]), vec![vec![batch(vec![("SELECT", ints([1]))])]]).unwrap_err();
     assert!(error.detail().contains("only the case differs"), "{error}");
 }
 
@@ -412,7 +425,8 @@ fn sc_08_differences_are_told_at_once_or_at_the_value() {
             if (column, format) == ("t0", "text") || (column == "i" && format == "text") {
                 continue; // There the server itself reads the text.
             }
-            let error = load(&mut open(&db, &[("table", "v"), ("mode", "append"), ("copy_format", format)]), vec![vec![wrong.clone()]]).unwrap_err();
+            let error = load(&mut open(&db, &[("table", "v"), ("mode", "append"), ("copy_format", format)]), vec![vec![wrong.clone()]])
+                .unwrap_err();
             assert_eq!((error.place().column.as_deref(), error.place().row_in_chunk), (Some(column), Some(0)), "{error}");
         }
     }
@@ -421,7 +435,10 @@ fn sc_08_differences_are_told_at_once_or_at_the_value() {
     assert_eq!((error.code_text(), error.place().column.as_deref(), error.place().row), (Some("23502"), Some("k"), Some(2)), "{error:?}");
     let clamp = good(ints([5_000_000_000]), day.clone(), "1.2345", "abcd", "2020-01-01T00:00:01.9");
     load(&mut open(&db, &[("table", "v"), ("mode", "append"), ("on_lossy", "clamp")]), vec![vec![clamp]]).unwrap();
-    assert_eq!(db.value("SELECT concat_ws('|', i, n, vc, t0) FROM v ORDER BY i DESC NULLS LAST LIMIT 1"), "2147483647|1.23|abc|2020-01-01 00:00:01");
+    assert_eq!(
+        db.value("SELECT concat_ws('|', i, n, vc, t0) FROM v ORDER BY i DESC NULLS LAST LIMIT 1"),
+        "2147483647|1.23|abc|2020-01-01 00:00:01"
+    );
     assert_eq!(db.value("SELECT count(*) FROM v"), "2");
 }
 
@@ -453,7 +470,8 @@ fn a_terminated_backend_and_missing_rights_are_clear() {
     let name = db.name.clone();
     db.run(&format!("CREATE ROLE {name}_w LOGIN; ALTER TABLE t ENABLE ROW LEVEL SECURITY; GRANT INSERT ON t TO {name}_w; CREATE TABLE u (id bigint, v bigint); CREATE VIEW w AS SELECT * FROM u"));
     let as_role = |table: &str| {
-        let endpoint = Endpoint::parse(&format!("{}?sslmode=disable&table={table}", url(&name).replace("postgres@", &format!("{name}_w@")))).unwrap();
+        let endpoint =
+            Endpoint::parse(&format!("{}?sslmode=disable&table={table}", url(&name).replace("postgres@", &format!("{name}_w@")))).unwrap();
         let settings = Settings::resolve(&[SINK], endpoint.query.iter().map(|(k, v)| (k.as_str(), v.as_str())), "postgres").unwrap();
         let mut sink = PostgresSink::open(&endpoint, &settings, &environment("t1")).unwrap();
         plan(&mut sink, &rows[0][0]).unwrap_err()
@@ -522,10 +540,18 @@ fn create_gives_the_source_types_back() {
     let batches: Vec<RecordBatch> = rows.into_iter().map(|r| r.batch).collect();
     load(&mut open(&db, &[("table", "made"), ("create", "true")]), vec![batches.clone()]).unwrap();
     db.assert_same("exact", "made");
-    let types = |t: &str| format!("SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod) || attnotnull, ',' ORDER BY attname) FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0 AND NOT attisdropped");
+    let types = |t: &str| {
+        format!(
+            "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod) || attnotnull, ',' ORDER BY attname) FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0 AND NOT attisdropped"
+        )
+    };
     assert_eq!(db.value(&types("exact")), db.value(&types("made")));
     // A type that is not there is refused by name before anything is made.
-    let field = field_meta::with(arrow_schema::Field::new("m", arrow_schema::DataType::Utf8, true), field_meta::SOURCE_TYPE, "postgres:public.nope");
+    let field = field_meta::with(
+        arrow_schema::Field::new("m", arrow_schema::DataType::Utf8, true),
+        field_meta::SOURCE_TYPE,
+        "postgres:public.nope",
+    );
     let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
     let unknown = RecordBatch::try_new(schema, vec![texts(["x"])]).unwrap();
     let error = load(&mut open(&db, &[("table", "n"), ("create", "true")]), vec![vec![unknown]]).unwrap_err();

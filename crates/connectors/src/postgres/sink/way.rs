@@ -101,7 +101,12 @@ pub(super) fn check_delete(session: &mut Session, relation: &Relation) -> Result
         None => Ok(()),
         Some(row) => Err(Error::new(
             ErrorKind::Unsupported,
-            format!("its rows cannot be replaced: the foreign key {} of {} is ON DELETE {}, so rows there would change or stand in the way", row.text(0), row.text(1), row.text(2)),
+            format!(
+                "its rows cannot be replaced: the foreign key {} of {} is ON DELETE {}, so rows there would change or stand in the way",
+                row.text(0),
+                row.text(1),
+                row.text(2)
+            ),
         )
         .object(relation.display())
         .hint("load another table and merge from it, or make the key NO ACTION")),

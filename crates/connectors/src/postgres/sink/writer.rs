@@ -92,11 +92,15 @@ impl LaneWriter {
                 continue;
             };
             if rows.is_none() {
-                rows = Some(self.shared.row_ranges(payload).filter(|r| r.len() as u64 == block.rows).ok_or_else(|| {
-                    Error::internal("the rows of a block could not be told apart")
-                })?);
+                rows = Some(
+                    self.shared
+                        .row_ranges(payload)
+                        .filter(|r| r.len() as u64 == block.rows)
+                        .ok_or_else(|| Error::internal("the rows of a block could not be told apart"))?,
+                );
             }
-            let line = failure.server().and_then(session::copy_place).map(|(line, _)| line as usize).filter(|l| (1..=part.len()).contains(l));
+            let line =
+                failure.server().and_then(session::copy_place).map(|(line, _)| line as usize).filter(|l| (1..=part.len()).contains(l));
             match line {
                 Some(line) => {
                     let bad = part.start + line - 1;
