@@ -3,7 +3,7 @@
 use crate::args::{Given, job_setting};
 use crate::options::{DISPLAY, JOB};
 use haul_connectors::by_scheme;
-use haul_engine::transform::{AskedBy, Cast, JsonSchema, Project, infer, parse_suffix};
+use haul_engine::transform::{AskedBy, Cast, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
 use haul_engine::{Job, OnError, Options};
 use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Setting, Settings, Transform};
 
@@ -180,11 +180,13 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     if let Some(path) = settings.text("json_schema") {
         out.push(Box::new(JsonSchema::parse(&read(path)?).map_err(|e| e.object(path))?));
     }
+    let casts = settings.text("cast").map(parse_casts).transpose()?.unwrap_or_default();
     if settings.flag("infer", false) {
-        out.push(inferred(source_end, env)?);
+        let given: Vec<String> = casts.iter().map(|(column, _)| column.clone()).collect();
+        out.push(inferred(source_end, env, &out, &given)?);
     }
-    if let Some(cast) = settings.text("cast") {
-        out.push(Box::new(Cast::parse(cast)?));
+    if !casts.is_empty() {
+        out.push(Box::new(Cast::new(casts, AskedBy::Cast)));
     }
     if let Some(rename) = settings.text("rename") {
         out.push(Box::new(Project::new(None, Project::parse_renames(rename)?)?));
@@ -192,13 +194,13 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     Ok(out)
 }
 
-/// `--infer`: reads a sample through a second instance of the source.
-fn inferred(end: &End, env: &Environment) -> Result<Box<dyn Transform>> {
+/// `--infer`: reads a sample through a second instance of the source. Columns whose type was `given` are left alone.
+fn inferred(end: &End, env: &Environment, before: &[Box<dyn Transform>], given: &[String]) -> Result<Box<dyn Transform>> {
     if end.endpoint.scheme == "stdio" {
         return Err(Error::new(ErrorKind::Unsupported, "--infer reads a sample first, which a pipe cannot give twice")
             .hint("name the types with --cast, or write the input to a file first"));
     }
     let mut second = end.connector.source(&end.endpoint, &end.settings, env)?;
     let sample = crate::sample::rows(second.as_mut(), haul_model::Form::Text, 20_000)?;
-    Ok(Box::new(Cast::new(infer(&sample)?, AskedBy::Sample)))
+    Ok(Box::new(Cast::new(infer_after(sample, before, given)?, AskedBy::Sample)))
 }

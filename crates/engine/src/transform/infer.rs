@@ -9,7 +9,7 @@ use super::type_names::TypeName;
 use arrow_schema::TimeUnit;
 use haul_formats::jsonl::json::validate_json;
 use haul_formats::literal::{parse_date, parse_f64, parse_i64, parse_timestamp, print_date, print_f64, print_timestamp};
-use haul_model::{Result, Rows, field_meta};
+use haul_model::{Error, Rejects, Result, Rows, Transform, field_meta};
 
 /// Proposes casts for the text columns of a sample (batches of one schema). Columns that stay text, NULL-only ones among them, are not named.
 ///
@@ -35,6 +35,31 @@ pub fn infer(sample: &[Rows]) -> Result<Vec<(String, TypeName)>> {
         }
     }
     Ok(casts)
+}
+
+/// [`infer`] for what a sample becomes after the transforms `before`. Columns in `except` are not named: their types were given.
+///
+/// # Errors
+/// A transform that does not take the sample's columns.
+pub fn infer_after(sample: Vec<Rows>, before: &[Box<dyn Transform>], except: &[String]) -> Result<Vec<(String, TypeName)>> {
+    let through = |rows| before.iter().try_fold(rows, |rows, transform| transform.apply(rows, &mut Overlook));
+    let sample = sample.into_iter().map(through).collect::<Result<Vec<_>>>()?;
+    let mut casts = infer(&sample)?;
+    casts.retain(|(name, _)| !except.contains(name));
+    Ok(casts)
+}
+
+/// Leaves bad rows out of the sample; the job itself will meet them again and tell.
+struct Overlook;
+
+impl Rejects for Overlook {
+    fn row(&mut self, _rows: &Rows, _row: usize, _error: Error) -> Result<()> {
+        Ok(())
+    }
+    fn record(&mut self, _record: &[u8], _error: Error) -> Result<()> {
+        Ok(())
+    }
+    fn lossy(&mut self, _column: &str, _count: u64) {}
 }
 
 /// How booleans are written; a column that mixes ways is text.

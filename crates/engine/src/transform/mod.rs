@@ -14,7 +14,7 @@ mod suffix;
 mod type_names;
 
 pub use cast::{AskedBy, Cast};
-pub use infer::infer;
+pub use infer::{infer, infer_after};
 pub use json_schema::JsonSchema;
 pub use project::Project;
 pub use suffix::{Chain, SETTINGS, parse_suffix};

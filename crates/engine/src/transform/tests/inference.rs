@@ -1,5 +1,5 @@
 use super::*;
-use crate::transform::{AskedBy, Cast, TypeName, infer};
+use crate::transform::{AskedBy, Cast, Project, TypeName, infer, infer_after};
 use haul_model::field_meta;
 
 /// What a column of these values is taken for.
@@ -93,6 +93,22 @@ fn a_later_value_that_does_not_fit_names_the_type_that_takes_it() {
         "Data: t.csv, line 3, column \"d\": \"2020-01-02 10:00:00+02\" is a timestamp, not a date | the sample looked like date; \
          --cast d:timestamptz holds it"
     );
+}
+
+#[test]
+fn the_sample_goes_through_the_steps_before_and_given_types_win() {
+    let sample = || text_rows(&[("a", &[Some("1"), Some("x")]), ("b", &[Some("2"), Some("3")]), ("c", &[Some("4"), None])]);
+    let before = || -> Vec<Box<dyn Transform>> {
+        let rename = Project::parse_renames("a:z").unwrap();
+        vec![
+            Box::new(Project::new(Some(vec!["a".into(), "b".into(), "c".into()]), rename).unwrap()),
+            Box::new(Cast::parse("z:smallint").unwrap()),
+        ]
+    };
+    let casts = infer_after(vec![sample()], &before(), &["c".to_string()]).unwrap();
+    assert_eq!(casts, [("b".to_string(), TypeName::Int64)]);
+    let casts = infer_after(vec![sample()], &before(), &[]).unwrap();
+    assert_eq!(casts, [("b".to_string(), TypeName::Int64), ("c".to_string(), TypeName::Int64)]);
 }
 
 /// Whatever is inferred, the values of the sample print back as they were, zone and fraction zeros of timestamps and the
