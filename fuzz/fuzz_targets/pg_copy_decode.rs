@@ -1,4 +1,7 @@
-//! Any bytes as PostgreSQL's binary COPY.
+//! Any bytes as PostgreSQL's binary COPY: as whole frames, and as the fields of one row.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| haul_connectors::postgres::fuzz::fuzz_copy_decode(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    haul_connectors::postgres::fuzz::copy_decoder(data);
+    haul_connectors::postgres::fuzz::copy_fields(data);
+});
