@@ -26,7 +26,7 @@ use super::text::TextEncoder;
 use arrow_schema::SchemaRef;
 use haul_model::{
     Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, OnLossy, Result, Settings, Sink,
-    WritePlan, Writer,
+    WritePlan, Writer, field_meta,
 };
 use mapping::Mapping;
 use settings::{Format, Mode, Options};
@@ -483,6 +483,14 @@ fn described(way: &Way, staging: &str) -> String {
     }
 }
 
+impl PostgresSink {
+    /// Whether a table made for these columns has the very types that they come from: types of the system, which are the same
+    /// everywhere. A type of a user's own (its name has a schema) may be another one here, so its values are looked at.
+    fn makes_the_same_types(&self, schema: &SchemaRef) -> bool {
+        schema.fields().iter().all(|field| field_meta::source_type(field, "postgres").is_some_and(|t| !t.contains('.')))
+    }
+}
+
 impl Sink for PostgresSink {
     fn name(&self) -> String {
         match (&self.planned, &self.target.table) {
@@ -508,7 +516,7 @@ impl Sink for PostgresSink {
         if !format_fits || !portable || self.options.reject {
             return false;
         }
-        let Some(relation) = &self.found else { return false };
+        let Some(relation) = &self.found else { return self.options.create && self.makes_the_same_types(schema) };
         mapping::map(&relation.display(), schema, &relation.columns, OnLossy::Error).is_ok_and(|m| m.is_identity(schema))
     }
 
