@@ -187,21 +187,17 @@ impl Connection {
         let mut failed = None;
         loop {
             let frame = self.message()?;
-            let host = &self.link.wait.host;
-            let body = Body::new(self.link.body(&frame), host);
             match frame.tag {
                 b'T' => {
-                    let columns = body.columns();
-                    current = Some(Rows { columns: self.settle(columns)?, ..Rows::default() });
+                    let columns = self.read_body(&frame, |body| body.columns())?;
+                    current = Some(Rows { columns, ..Rows::default() });
                 }
                 b'D' => {
-                    let row = body.row();
-                    let row = self.settle(row)?;
+                    let row = self.read_body(&frame, |body| body.row())?;
                     current.get_or_insert_default().rows.push(row);
                 }
                 b'C' => {
-                    let tag = Body::new(self.link.body(&frame), host).cstr().map(str::to_string);
-                    let tag = self.settle(tag)?;
+                    let tag = self.read_body(&frame, |mut body| Ok(body.cstr()?.to_string()))?;
                     results.push(Rows { tag, ..current.take().unwrap_or_default() });
                 }
                 b'I' => results.push(Rows::default()),
@@ -221,19 +217,20 @@ impl Connection {
                     break;
                 }
                 other => {
-                    let error = not_expected(host, other, "a statement");
+                    let error = not_expected(&self.link.wait.host, other, "a statement");
                     return self.settle(Err(error));
                 }
             }
         }
-        match failed {
-            Some(error) => Err(error),
-            None => {
-                // Describe without Execute: columns, but no tag.
-                results.extend(current);
-                Ok(results)
-            }
-        }
+        // Describe without Execute gives columns, but no tag.
+        results.extend(current);
+        failed.map_or(Ok(results), Err)
+    }
+
+    /// Reads a message's body; one that does not hold what it should breaks the connection.
+    pub(crate) fn read_body<T>(&mut self, frame: &Frame, read: impl FnOnce(Body<'_>) -> Result<T>) -> Result<T> {
+        let value = read(Body::new(self.link.body(frame), &self.link.wait.host));
+        self.settle(value)
     }
 
     /// Sends the first message of a statement.
@@ -264,9 +261,7 @@ impl Connection {
             b'N' => self.notices.push(PgError::parse(self.link.body(frame))),
             b'A' => {}
             b'S' => {
-                let mut body = Body::new(self.link.body(frame), &self.link.wait.host);
-                let pair = body.cstr().and_then(|name| Ok((name.to_string(), body.cstr()?.to_string())));
-                let (name, value) = self.settle(pair)?;
+                let (name, value) = self.read_body(frame, |mut body| Ok((body.cstr()?.to_string(), body.cstr()?.to_string())))?;
                 self.parameters.insert(name, value);
             }
             _ => return Ok(false),

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::link::frame_length;
-use crate::rows::{Body, tag_count};
+use crate::rows::tag_count;
 use crate::startup::not_expected;
 use crate::{CopyFormat, Error, Result};
 use bytes::BytesMut;
@@ -126,9 +126,7 @@ impl<C: BorrowMut<Connection>> CopyIn<C> {
             let frame = session.message()?;
             match frame.tag {
                 b'C' => {
-                    let host = session.host().to_string();
-                    let text = Body::new(session.link().body(&frame), &host).cstr().map(str::to_string);
-                    tag = Some(session.settle(text)?);
+                    tag = Some(session.read_body(&frame, |mut body| Ok(body.cstr()?.to_string()))?);
                 }
                 b'E' => {
                     failed.get_or_insert(session.server_error(&frame)?);

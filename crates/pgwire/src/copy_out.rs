@@ -6,7 +6,7 @@
 
 use crate::connection::Connection;
 use crate::link::frame_length;
-use crate::rows::{Body, tag_count};
+use crate::rows::tag_count;
 use crate::startup::not_expected;
 use crate::{Error, Result};
 use bytes::{Bytes, BytesMut};
@@ -138,9 +138,7 @@ impl<C: BorrowMut<Connection>> CopyOut<C> {
                 return session.settle(Err(error));
             }
         }
-        let host = session.host().to_string();
-        let mut body = Body::new(session.link().body(&frame), &host);
-        let (binary, columns) = (body.bytes(1)?[0] == 1, body.i16()?);
+        let (binary, columns) = session.read_body(&frame, |mut body| Ok((body.bytes(1)?[0] == 1, body.i16()?)))?;
         let mut block = Vec::new();
         session.link().hand_over(&mut block);
         let (format, stage) = if binary { (CopyFormat::Binary, Stage::Header) } else { (CopyFormat::Text, Stage::Rows) };
@@ -357,9 +355,7 @@ impl<C: BorrowMut<Connection>> CopyOut<C> {
             let frame = session.message()?;
             match frame.tag {
                 b'C' => {
-                    let host = session.host().to_string();
-                    let text = Body::new(session.link().body(&frame), &host).cstr().map(str::to_string);
-                    tag = session.settle(text)?;
+                    tag = session.read_body(&frame, |mut body| Ok(body.cstr()?.to_string()))?;
                 }
                 b'E' => {
                     let error = session.server_error(&frame)?;

@@ -166,17 +166,7 @@ fn authenticate(link: &mut Link, binding: Option<Vec<u8>>) -> Result<()> {
                 frontend::password_message(hash.as_bytes(), &mut answer).map_err(|e| auth(&host, e))?;
             }
             10 => {
-                let mut offered = Vec::new();
-                loop {
-                    match body.cstr()? {
-                        "" => break,
-                        name => offered.push(name),
-                    }
-                }
-                let (mechanism, binding) = choose(&offered, binding.clone(), link.socket.is_tls()).ok_or_else(|| Error::Auth {
-                    host: host.clone(),
-                    reason: format!("the server only offers {}, not SCRAM-SHA-256", offered.join(", ")),
-                })?;
+                let (mechanism, binding) = choose(&offered(body)?, binding.clone(), link.socket.is_tls(), &host)?;
                 let exchange = ScramSha256::new(password(link.config(), &host)?.as_bytes(), binding);
                 frontend::sasl_initial_response(mechanism, exchange.message(), &mut answer).map_err(|e| auth(&host, e))?;
                 scram = Some(exchange);
@@ -199,18 +189,32 @@ fn authenticate(link: &mut Link, binding: Option<Vec<u8>>) -> Result<()> {
     }
 }
 
+/// The SASL mechanisms that the server offers.
+fn offered<'a>(mut body: Body<'a>) -> Result<Vec<&'a str>> {
+    let mut names = Vec::new();
+    loop {
+        match body.cstr()? {
+            "" => return Ok(names),
+            name => names.push(name),
+        }
+    }
+}
+
 /// The strongest mechanism that both sides know.
-fn choose(offered: &[&str], binding: Option<Vec<u8>>, tls: bool) -> Option<(&'static str, ChannelBinding)> {
+fn choose(offered: &[&str], binding: Option<Vec<u8>>, tls: bool, host: &str) -> Result<(&'static str, ChannelBinding)> {
     const PLAIN: &str = "SCRAM-SHA-256";
     const PLUS: &str = "SCRAM-SHA-256-PLUS";
-    match (offered.contains(&PLUS), offered.contains(&PLAIN), binding) {
-        (true, _, Some(data)) => Some((PLUS, ChannelBinding::tls_server_end_point(data))),
-        (true, true, None) => Some((PLAIN, ChannelBinding::unsupported())),
+    Ok(match (offered.contains(&PLUS), offered.contains(&PLAIN), binding) {
+        (true, _, Some(data)) => (PLUS, ChannelBinding::tls_server_end_point(data)),
+        (true, true, None) => (PLAIN, ChannelBinding::unsupported()),
         // "We could have": lets the server find out if someone removed the PLUS offer on the way.
-        (false, true, Some(_)) if tls => Some((PLAIN, ChannelBinding::unrequested())),
-        (false, true, _) => Some((PLAIN, ChannelBinding::unsupported())),
-        _ => None,
-    }
+        (false, true, Some(_)) if tls => (PLAIN, ChannelBinding::unrequested()),
+        (false, true, _) => (PLAIN, ChannelBinding::unsupported()),
+        _ => {
+            let reason = format!("the server only offers {}, not SCRAM-SHA-256", offered.join(", "));
+            return Err(Error::Auth { host: host.to_string(), reason });
+        }
+    })
 }
 
 fn method(kind: i32) -> String {
@@ -286,7 +290,7 @@ mod tests {
 
     #[test]
     fn scram_mechanisms() {
-        let name = |offered: &[&str], binding: Option<Vec<u8>>| choose(offered, binding, true).map(|(n, _)| n);
+        let name = |offered: &[&str], binding: Option<Vec<u8>>| choose(offered, binding, true, "h").ok().map(|(n, _)| n);
         assert_eq!(name(&["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"], Some(vec![1])), Some("SCRAM-SHA-256-PLUS"));
         assert_eq!(name(&["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"], None), Some("SCRAM-SHA-256"));
         assert_eq!(name(&["SCRAM-SHA-256"], Some(vec![1])), Some("SCRAM-SHA-256"));

@@ -6,7 +6,7 @@
 //! Rows come as they are stored, unless an order was asked for.
 
 use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
-use super::config::{self, Target};
+use super::config::{self, TableName, Target};
 use super::decode::CopyDecoder;
 use super::discover::{self, Leaf};
 use super::lanes::{Lanes, READ_ONLY, read_settings};
@@ -30,6 +30,9 @@ enum What {
     Relation(Box<Relation>),
     Query(String),
 }
+
+/// What is read, all its columns, and the tables that hold its rows.
+type Discovered = (What, Vec<PgColumn>, Vec<Leaf>);
 
 /// What the settings say about reading.
 struct Reads {
@@ -77,23 +80,8 @@ impl PostgresSource {
         };
         let mut notes = target.notes.clone();
         let (what, found, leaves) = match (&target.table, query) {
-            (Some(name), _) => {
-                let located = discover::locate(&mut session, name)?;
-                lock(&mut session, &located, &reads)?;
-                let relation = discover::relation_by_oid(&mut session, located.oid)?;
-                check_kind(&relation)?;
-                check_row_security(&mut session, &relation, &reads, &mut notes)?;
-                let leaves = discover::leaves(&mut session, relation.oid)?;
-                let columns = relation.columns.clone();
-                (What::Relation(Box::new(relation)), columns, leaves)
-            }
-            (None, query) => {
-                let query = query.unwrap_or_default();
-                begin(&mut session, &reads)?;
-                let columns = discover::query_columns(&mut session, &query).map_err(|e| e.context("the query"))?;
-                check_query_columns(&columns)?;
-                (What::Query(query), columns, Vec::new())
-            }
+            (Some(name), _) => Self::discover_table(&mut session, name, &reads, &mut notes)?,
+            (None, query) => Self::discover_query(&mut session, query.unwrap_or_default(), &reads)?,
         };
         let columns = chosen(found, settings)?;
         large_objects(&mut session, &columns, &mut notes)?;
@@ -101,28 +89,35 @@ impl PostgresSource {
             notes
                 .push(Note::new("a connection pooler stands in between: session and transaction pooling work, statement pooling does not"));
         }
-        let identity = session.database_identity()?;
-        let version = session.version();
-        let mut source = Self {
-            target,
-            env: env.clone(),
-            what,
-            columns,
-            leaves,
-            reads,
-            identity,
-            version,
-            notes,
-            leader: None,
-            lanes: None,
-            reading: None,
-        };
+        let (identity, version, env) = (session.database_identity()?, session.version(), env.clone());
+        let (leader, lanes, reading) = (None, None, None);
+        let mut source = Self { target, env, what, columns, leaves, reads, identity, version, notes, leader, lanes, reading };
         source.resolve_order(settings)?;
         // Runs nothing, and yet checks rights, conditions and policies as the real reads will.
         let plain = source.plain_list();
         session.query(&format!("{} LIMIT 0", source.select(&plain, &Part::All, false)), &[]).map_err(|e| source.explain(e))?;
         source.leader = Some(session);
         Ok(source)
+    }
+
+    /// Locks a table, takes the snapshot, and reads what the catalog says.
+    fn discover_table(session: &mut Session, name: &TableName, reads: &Reads, notes: &mut Vec<Note>) -> Result<Discovered> {
+        let located = discover::locate(session, name)?;
+        lock(session, &located, reads)?;
+        let relation = discover::relation_by_oid(session, located.oid)?;
+        check_kind(&relation)?;
+        check_row_security(session, &relation, reads, notes)?;
+        let leaves = discover::leaves(session, relation.oid)?;
+        let columns = relation.columns.clone();
+        Ok((What::Relation(Box::new(relation)), columns, leaves))
+    }
+
+    /// Takes the snapshot and asks what a query returns.
+    fn discover_query(session: &mut Session, query: String, reads: &Reads) -> Result<Discovered> {
+        begin(session, reads)?;
+        let columns = discover::query_columns(session, &query).map_err(|e| e.context("the query"))?;
+        check_query_columns(&columns)?;
+        Ok((What::Query(query), columns, Vec::new()))
     }
 
     /// The columns that are read, in order.
