@@ -31,7 +31,8 @@ pub fn command() -> Command {
             Command::new("connectors")
                 .about("List connectors, or show the reference of one")
                 .arg(Arg::new("name").value_name("NAME"))
-                .arg(Arg::new("markdown").long("markdown").action(ArgAction::SetTrue).help("As a Markdown page")),
+                .arg(Arg::new("markdown").long("markdown").action(ArgAction::SetTrue).help("As a Markdown page"))
+                .arg(Arg::new("types").long("types").action(ArgAction::SetTrue).help("How each type travels, as a Markdown page")),
         )
         .subcommand(generate_command())
         .subcommand(
