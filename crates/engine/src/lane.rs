@@ -17,7 +17,7 @@ use haul_model::{
     Transform, Writer,
 };
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that a chunk may take on its way, per input byte: decoded views and the encoded block.
@@ -41,6 +41,9 @@ pub(crate) struct Shared<'a> {
     pub open: Mutex<Vec<Arc<Lane>>>,
     /// Each worker owns its lane.
     pub exclusive: bool,
+    /// The order of splits that are read one after another, and its next chunk.
+    pub chain: Arc<Order>,
+    pub chain_seq: AtomicU64,
     /// Rows are kept until the sink has taken them, because it may hand some back.
     pub keep_rows: bool,
 }
@@ -57,7 +60,8 @@ impl Shared<'_> {
 
 /// An open split.
 pub(crate) struct Lane {
-    order: Order,
+    split: Split,
+    order: Arc<Order>,
     reader: Mutex<ReaderState>,
 }
 
@@ -131,8 +135,7 @@ impl<'a> Worker<'a> {
         if self.shared.exclusive || open.len() < self.shared.plan.lanes {
             let split = self.shared.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             if let Some(split) = split {
-                let reader = self.shared.job.source.open(&split, &Position::start())?;
-                let lane = Arc::new(Lane { order: Order::default(), reader: Mutex::new(ReaderState { reader, seq: 0, ended: false }) });
+                let lane = Arc::new(self.open(split)?);
                 if !self.shared.exclusive {
                     open.push(lane.clone());
                 }
@@ -142,13 +145,29 @@ impl<'a> Worker<'a> {
         if open.is_empty() { Ok(None) } else { Ok(Some(open[self.number % open.len()].clone())) }
     }
 
+    /// Opens a split. Splits that are read one after another continue one order, so that their rows stay in it.
+    fn open(&self, split: Split) -> Result<Lane> {
+        let reader = self.shared.job.source.open(&split, &Position::start())?;
+        let one_by_one = self.shared.plan.lanes == 1 && !self.shared.exclusive;
+        let (order, seq) = match one_by_one {
+            true => (self.shared.chain.clone(), self.shared.chain_seq.load(Relaxed)),
+            false => (Arc::default(), 0),
+        };
+        order.begin_split(seq);
+        Ok(Lane { split, order, reader: Mutex::new(ReaderState { reader, seq, ended: false }) })
+    }
+
     fn drain(&mut self, lane: &Arc<Lane>) -> Result<()> {
         self.chunk.order = Some(lane.clone());
         loop {
             if self.shared.stopping() {
                 return self.shared.stopped();
             }
-            let Some(work) = lane.take(self.shared)? else { break };
+            let work = match lane.take(self.shared) {
+                Ok(Some(work)) => work,
+                Ok(None) => break,
+                Err(error) => return Err(self.after_earlier_chunks(lane, error)),
+            };
             self.chunk.seq = work.seq;
             if let Err(error) = self.process(work) {
                 return Err(self.place(lane, error));
@@ -200,10 +219,21 @@ impl<'a> Worker<'a> {
         if error.kind() == ErrorKind::Cancelled || error.place().row_in_chunk.is_none() && !is_row_error(&error) {
             return error;
         }
-        match records_before(&lane.order, self.chunk.seq, || self.shared.failure.is_set()) {
+        let before = records_before(&lane.order, self.chunk.seq, || self.shared.failure.is_set());
+        let in_parts = self.shared.plan.read.network && self.shared.plan.read.splits.len() > 1;
+        match before {
+            // The number of a row inside a range of pages tells nobody anything, unless the range is named too.
+            Some(before) if in_parts => error.resolve_row_in(before, &lane.split.what),
             Some(before) => error.resolve_row(before),
             None => error,
         }
+    }
+
+    /// A chunk could not be read. What is wrong in the chunks before it is told first.
+    fn after_earlier_chunks(&self, lane: &Lane, error: Error) -> Error {
+        let seq = lane.reader.lock().unwrap_or_else(PoisonError::into_inner).seq;
+        let _ = records_before(&lane.order, seq, || self.shared.failure.is_set());
+        error
     }
 }
 
@@ -218,7 +248,8 @@ impl Lane {
         let want = if shared.exclusive { 1 } else { shared.plan.write.run_bytes.unwrap_or(1) };
         let (mut batches, mut weight) = (Vec::new(), 0);
         while weight < want && !state.ended {
-            match state.reader.next()? {
+            let next = state.reader.next().inspect_err(|_| state.ended = true);
+            match next? {
                 Next::Batch(batch) => {
                     let mut ledger = shared.ledger.lock().unwrap_or_else(PoisonError::into_inner);
                     batch.spans.iter().try_for_each(|span| ledger.read(span))?;
@@ -242,6 +273,7 @@ impl Lane {
         }
         let seq = state.seq;
         state.seq += 1;
+        shared.chain_seq.store(state.seq, Relaxed);
         let reservation = shared.budget.reserve(weight as u64 * EXPANSION, || shared.stopping())?;
         Ok(Some(Work { seq, batches, _reservation: reservation }))
     }

@@ -8,8 +8,8 @@ use crate::plan::{Job, Plan};
 use crate::progress::{Counts, Progress};
 use crate::reject::{OnError, Policy, RejectLog};
 use haul_model::{Checkpoint, Error, ErrorKind, Finished, Result};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a job that ended well has done.
@@ -101,6 +101,8 @@ fn lanes(job: &Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Op
         splits: Mutex::new(plan.read.splits.iter().cloned().collect()),
         open: Mutex::new(Vec::new()),
         exclusive: plan.lanes >= plan.workers,
+        chain: Arc::default(),
+        chain_seq: AtomicU64::new(0),
         keep_rows: job.options.on_error != OnError::Stop,
     };
     std::thread::scope(|scope| {

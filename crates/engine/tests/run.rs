@@ -1,4 +1,5 @@
 //! The engine on memory endpoints: order, accounts, failures.
+#![allow(clippy::unwrap_used)]
 
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -76,6 +77,25 @@ impl Transform for Every {
     }
 }
 
+/// Rejects the row with this id.
+struct Only(i64);
+
+impl Transform for Only {
+    fn describe(&self) -> String {
+        format!("not {}", self.0)
+    }
+    fn output(&self, input: &SchemaRef) -> Result<SchemaRef> {
+        Ok(input.clone())
+    }
+    fn apply(&self, rows: Rows, rejects: &mut dyn Rejects) -> Result<Rows> {
+        let ids = rows.batch.column(0).as_primitive::<Int64Type>().clone();
+        if let Some(row) = ids.values().iter().position(|id| *id == self.0) {
+            rejects.row(&rows, row, Error::new(ErrorKind::Data, format!("{} is bad", self.0)).column("id"))?;
+        }
+        Ok(rows)
+    }
+}
+
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -112,6 +132,22 @@ fn many_splits_each_keep_their_order_and_none_is_lost() {
         }
         assert_eq!(got.len(), 495);
     }
+}
+
+#[test]
+fn splits_read_one_after_another_stay_in_order_across_their_borders() {
+    for _ in 0..20 {
+        let sink = MemorySink::new();
+        let slow = FaultySource::new(source(30, 2, 3).lanes(1), &[(At::Read(4), Fault::Delay(Duration::from_millis(2)))]);
+        execute(slow, vec![], sink.clone(), wide(), None).unwrap();
+        assert_eq!(ids(&sink), (0..180).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_row_is_numbered_from_the_start_of_its_split() {
+    let error = execute(source(4, 5, 10).lanes(1), vec![Box::new(Only(113))], MemorySink::new(), wide(), None).unwrap_err();
+    assert_eq!(error.to_string(), "row 14, column \"id\": 113 is bad");
 }
 
 #[test]

@@ -195,6 +195,14 @@ impl Error {
         self
     }
 
+    /// As [`Error::resolve_row`] where rows are only numbered inside a part of the source, which is named.
+    pub fn resolve_row_in(mut self, records_before: u64, part: &str) -> Self {
+        if let Some(row) = self.0.place.row_in_chunk.take() {
+            self.0.detail.push_str(&format!(" (row {} of {part})", records_before + row + 1));
+        }
+        self
+    }
+
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -77,8 +77,15 @@ impl Setting {
 }
 
 /// Settings that were given, checked against their specs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// `Debug` shows names only: a value may be a password.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Settings(Vec<(&'static str, String)>);
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
 
 impl Settings {
     /// Checks `pairs` against `specs`. Later pairs win over earlier ones.

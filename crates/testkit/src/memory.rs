@@ -314,7 +314,6 @@ impl Writer for MemoryWriter {
         let piece = match std::mem::replace(&mut block.body, BlockBody::Bytes(Vec::new())) {
             BlockBody::Bytes(bytes) | BlockBody::Compressed { bytes, .. } => Piece::Bytes(bytes.into()),
             BlockBody::Shared(bytes) => Piece::Bytes(bytes),
-            BlockBody::Compressed { .. } => return Err(Error::internal("a compressed block for a sink in memory")),
             BlockBody::Opaque(batches) => {
                 let batches = batches.downcast::<Vec<RecordBatch>>().map_err(|_| Error::internal("a block of another sink"))?;
                 Piece::Batches(match self.refuse.filter(|row| *row < block.rows) {
