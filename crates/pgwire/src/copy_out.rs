@@ -35,6 +35,8 @@ pub struct CopyChunk {
 
 /// The 11 bytes that a binary COPY starts with, then 4 bytes of flags and 4 bytes of extension length.
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
+/// See [`crate::lowat`]: a quarter of a chunk.
+const LOW_WATER: i32 = 64 << 10;
 /// A chunk that is not full yet waits this long for more.
 const LINGER: Duration = Duration::from_millis(10);
 /// Buffers that wait for reuse.
@@ -141,6 +143,7 @@ impl<C: BorrowMut<Connection>> CopyOut<C> {
         let (binary, columns) = session.read_body(&frame, |mut body| Ok((body.bytes(1)?[0] == 1, body.i16()?)))?;
         let mut block = Vec::new();
         session.link().hand_over(&mut block);
+        session.link().socket.low_water(LOW_WATER);
         let (format, stage) = if binary { (CopyFormat::Binary, Stage::Header) } else { (CopyFormat::Text, Stage::Rows) };
         Ok(Self {
             connection,
@@ -219,7 +222,9 @@ impl<C: BorrowMut<Connection>> CopyOut<C> {
             let socket = &mut session.link().socket;
             let here = socket.holds_plaintext() || matches!(socket.wait(true, false, LINGER), Ok((true, _)));
             if !here {
-                return Ok(false);
+                // Less than the low-water mark may still be there.
+                let got = session.link().socket.try_read(&mut self.block);
+                return Ok(matches!(got, Ok(Some(1..))));
             }
         }
         let got = session.link().receive(&mut self.block, "waiting for rows");
@@ -347,6 +352,7 @@ impl<C: BorrowMut<Connection>> CopyOut<C> {
     /// After CopyDone: the server's own count, and ReadyForQuery.
     fn end(&mut self) -> Result<()> {
         let session = self.connection.borrow_mut();
+        session.link().socket.low_water(1);
         let rest = std::mem::take(&mut self.block);
         session.link().hand_back(&rest);
         self.stage = Stage::End;

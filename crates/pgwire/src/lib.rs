@@ -20,6 +20,7 @@ mod copy_in;
 mod copy_out;
 mod error;
 mod link;
+mod lowat;
 mod rows;
 mod socket;
 mod startup;

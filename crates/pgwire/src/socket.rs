@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
 use std::io::{self, BufRead, IoSlice, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -103,7 +103,12 @@ struct Tls {
 pub(crate) struct Socket {
     fd: OwnedFd,
     tls: Option<Box<Tls>>,
+    /// A low-water mark is set: the socket may hold bytes although it is not reported readable.
+    low_water: bool,
 }
+
+/// With a low-water mark, how long `wait` waits before its caller looks for less.
+const LOW_WATER_WAIT: Duration = Duration::from_millis(3);
 
 impl Socket {
     /// Connects to one address.
@@ -141,18 +146,27 @@ impl Socket {
         match begun {
             Ok(()) => {}
             Err(Errno::INPROGRESS | Errno::INTR) => {
-                let socket = Self { fd, tls: None };
+                let socket = Self { fd, tls: None, low_water: false };
                 while !socket.wait(false, true, wait.slice("connecting")?).map_err(|e| wait.io("cannot connect", e))?.1 {}
                 net::sockopt::socket_error(&socket.fd).map_err(fail)?.map_err(fail)?;
                 return Ok(socket);
             }
             Err(e) => return Err(fail(e)),
         }
-        Ok(Self { fd, tls: None })
+        Ok(Self { fd, tls: None, low_water: false })
+    }
+
+    /// Has `wait` report the socket readable only from `bytes` on (1: from the first byte). Only a hint, and only for plain TCP: after a
+    /// few milliseconds `wait` returns anyway, and `try_read` gives whatever is there.
+    pub fn low_water(&mut self, bytes: i32) {
+        if self.tls.is_none() && (bytes > 1 || self.low_water) {
+            self.low_water = crate::lowat::set(self.fd.as_fd(), bytes) && bytes > 1;
+        }
     }
 
     /// Waits until the socket can be read or written; (readable, writable). Both false: time is up.
     pub fn wait(&self, read: bool, write: bool, time: Duration) -> io::Result<(bool, bool)> {
+        let time = if self.low_water && read { time.min(LOW_WATER_WAIT) } else { time };
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, read);
         flags.set(PollFlags::OUT, write);
