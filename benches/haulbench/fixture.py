@@ -48,6 +48,15 @@ def rows(count, seed):
                f'"{{""tier"":""{tier}"",""score"":{score!r},""tags"":[{text}]}}"')
 
 
+def sha256(path):
+    """Of a file, read in blocks."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as data:
+        while block := data.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def bench_csv(folder, count, seed=42):
     """The path of the fixture, made if it is not there, checked against its published hash."""
     path = os.path.join(folder, f"bench-{count}-{seed}.csv")
@@ -58,13 +67,9 @@ def bench_csv(folder, count, seed=42):
             for row in rows(count, seed):
                 out.write(row.encode() + b"\r\n")
         os.replace(path + ".new", path)
-    digest = hashlib.sha256()
-    with open(path, "rb") as data:
-        while block := data.read(1 << 20):
-            digest.update(block)
-    expected = SHA256.get((count, seed))
-    if expected not in (None, digest.hexdigest()):
-        raise SystemExit(f"{path} is not the fixture: {digest.hexdigest()}")
+    found, expected = sha256(path), SHA256.get((count, seed))
+    if expected not in (None, found):
+        raise SystemExit(f"{path} is not the fixture: {found}")
     return path
 
 

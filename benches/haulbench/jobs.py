@@ -24,9 +24,10 @@ class Contender:
 class Job:
     """`kind` says how the output is compared (see digest.py), `table` or `parquet`."""
 
-    def __init__(self, name, title, kind, contenders, rows=None, extension="jsonl", note="", setup=None):
+    def __init__(self, name, title, kind, contenders, rows=None, extension="jsonl", note="", setup=None, sha256=None):
         self.name, self.title, self.kind, self.contenders = name, title, kind, contenders
         self.rows, self.extension, self.note, self.setup = rows, extension, note, setup
+        self.sha256 = sha256          # of what haul must write for a million rows
 
 
 class World:
@@ -117,7 +118,7 @@ def file_jobs():
         Contender("mqb", "mqb", untyped("mqb")),
         Contender("polars", "polars", python("polars", peers.POLARS_TEXT, the_csv, the_out)),
         Contender("duckdb", "duckdb", python("duckdb", peers.DUCKDB_TEXT, the_csv, the_out)),
-    ])
+    ], sha256="1b595ef86f69c46196aa9e53ebf0ac40bc881998f8330358d68d4543822f85ac")
     yield Job("csv_jsonl_typed", "CSV to JSON lines, id a number and attributes a JSON value", "typed", [
         Contender("haul", "haul", typed("haul", more=OFF), bar=[("wall", 0.25, "mqb"), ("rss", 40, None)]),
         Contender("haul (durable)", "haul", typed("haul")),
@@ -125,7 +126,7 @@ def file_jobs():
         Contender("polars", "polars", python("polars", peers.POLARS_TYPED, the_csv, the_out)),
         Contender("duckdb", "duckdb", python("duckdb", peers.DUCKDB_TYPED, the_csv, the_out)),
         sling,
-    ])
+    ], sha256="ef42c277815743a06de266817870785a994b7883c1e502208a33aefb98ec7340")
     cast = ("--cast", "id:bigint,amount:double,created_at:timestamptz,active:boolean")
     yield Job("csv_parquet", "CSV to Parquet, typed, zstd", "parquet", [
         Contender("haul", "haul", lambda w: [w.haul, "copy", w.csv, w.out, *cast, *OFF]),
@@ -346,6 +347,8 @@ def measure_job(job, world, runs):
             once(job, contender, world)
             if contender.compare:
                 digests[contender.name] = digest(job, world)
+            if contender.tool == "haul" and job.sha256 and world.rows == 1_000_000 and fixture.sha256(world.out) != job.sha256:
+                raise Failed("its bytes are not the published ones")
             results[contender.name] = []
         except Failed as failure:
             results[contender.name] = str(failure)

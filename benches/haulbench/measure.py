@@ -40,7 +40,7 @@ def run(argv, env=None, stdout=None):
         raise Failed(f"{argv[0]} could not be started: {message}")
     status, wall, user, system, rss = text.split()
     if int(status) != 0:
-        raise Failed(f"{' '.join(argv)}\nended with status {int(status)}: {message}")
+        raise Failed(f"{' '.join(argv)}\nended with {os.waitstatus_to_exitcode(int(status))}: {message}")
     return {"wall": float(wall), "cpu": float(user) + float(system), "rss": int(rss) / 1024}
 
 
