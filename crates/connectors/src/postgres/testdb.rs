@@ -13,7 +13,7 @@ use haul_model::{BlockBody, Decoder, Encoder, Endpoint, Environment, Form, OnLos
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The type zoo of the exactness tests.
-pub(super) const EXACT: &str = include_str!("testdata/exact.sql");
+pub(super) const EXACT: &str = include_str!("../../../../tests/fixtures/exact.sql");
 
 /// A database of its own, dropped with it.
 pub(super) struct TestDb {
