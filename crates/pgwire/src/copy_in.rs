@@ -26,6 +26,8 @@ pub struct CopyIn<C: BorrowMut<Connection> = Connection> {
     format: CopyFormat,
     /// The server has ended it with an error.
     over: bool,
+    /// Everything is being sent: what the server says next is its verdict, which [`CopyIn::finish`] reads.
+    ending: bool,
     sent: u64,
 }
 
@@ -64,7 +66,7 @@ impl<C: BorrowMut<Connection>> CopyIn<C> {
         }
         let binary = session.link().body(&frame).first() == Some(&1);
         let format = if binary { CopyFormat::Binary } else { CopyFormat::Text };
-        let mut copy = Self { connection, format, over: false, sent: 0 };
+        let mut copy = Self { connection, format, over: false, ending: false, sent: 0 };
         if binary {
             copy.send(&[IoSlice::new(HEADER)])?;
         }
@@ -118,6 +120,7 @@ impl<C: BorrowMut<Connection>> CopyIn<C> {
             end.extend_from_slice(TRAILER);
         }
         frontend::copy_done(&mut end);
+        self.ending = true;
         self.send(&[IoSlice::new(&end)])?;
         let session = self.connection.borrow_mut();
         let mut tag = None;
@@ -189,6 +192,9 @@ impl<C: BorrowMut<Connection>> CopyIn<C> {
         let session = self.connection.borrow_mut();
         let flushed = session.link().flush();
         session.writing(flushed)?;
+        if self.ending {
+            return Ok(());
+        }
         let heard = session.link().has_input();
         if session.writing(heard)? {
             self.listen(pieces, total)?;

@@ -1,5 +1,13 @@
 //! The command line as a user meets it: exit code, standard output and standard error, whole.
 
 mod docs;
+mod postgres;
+mod postgres_crash;
+mod postgres_exact;
+mod postgres_failures;
+mod postgres_files;
+mod postgres_snapshots;
+mod postgres_tables;
+mod postgres_values;
 mod runner;
 mod snapshots;

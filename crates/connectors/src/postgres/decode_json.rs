@@ -5,6 +5,8 @@ use super::datetime;
 use super::decode_column::{Refused, print_quoted_char};
 use super::numeric::Wire;
 use super::types::ReadAs;
+use haul_formats::jsonl::push_string;
+use haul_formats::literal;
 use haul_model::OnLossy;
 
 /// A number token; NaN and infinity as a string under `--on-lossy text` (then `true`), else refused.
@@ -25,7 +27,7 @@ pub(super) fn print_number(read: &ReadAs, bytes: &[u8], out: &mut Vec<u8>, on_lo
     match special {
         None => Ok(false),
         Some(word) if on_lossy == OnLossy::Text => {
-            string(word.as_bytes(), out);
+            push_string(word.as_bytes(), out);
             Ok(true)
         }
         Some(word) => Err(Refused::Lossy(word)),
@@ -95,72 +97,45 @@ fn print_element(item: &ReadAs, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), R
         }
         ReadAs::Jsonb => out.extend_from_slice(checked(bytes.strip_prefix(&[1]).ok_or(Refused::Malformed)?)?),
         ReadAs::Json => out.extend_from_slice(checked(bytes)?),
-        ReadAs::Text => string(checked(bytes)?, out),
+        ReadAs::Text => push_string(checked(bytes)?, out),
         ReadAs::Bytea => {
-            out.extend_from_slice(b"\"\\\\x");
-            hex(bytes, out);
+            out.extend_from_slice(b"\"\\");
+            literal::print_hex(out, bytes);
             out.push(b'"');
         }
         ReadAs::Uuid => {
             out.push(b'"');
-            print_uuid(bytes.try_into().map_err(malformed)?, out);
+            literal::print_uuid(out, bytes.try_into().map_err(malformed)?);
             out.push(b'"');
         }
         ReadAs::QuotedChar => {
             let mut text = Vec::with_capacity(4);
             print_quoted_char(*bytes.first().ok_or(Refused::Malformed)?, &mut text);
-            string(&text, out);
+            push_string(&text, out);
         }
-        ReadAs::DateText => quoted(out, |out| Ok(datetime::print_date(i32::from_be_bytes(bytes.try_into().map_err(malformed)?), out)))?,
-        ReadAs::TimeText => quoted(out, |out| Ok(datetime::print_time(i64::from_be_bytes(bytes.try_into().map_err(malformed)?), out)))?,
+        ReadAs::DateText => {
+            let day = i32::from_be_bytes(bytes.try_into().map_err(malformed)?);
+            quoted(out, |out| datetime::print_date(day, out));
+        }
+        ReadAs::TimeText => {
+            let micros = i64::from_be_bytes(bytes.try_into().map_err(malformed)?);
+            quoted(out, |out| datetime::print_time(micros, out));
+        }
         ReadAs::TimestampText { zone } => {
-            quoted(out, |out| Ok(datetime::print_timestamp(i64::from_be_bytes(bytes.try_into().map_err(malformed)?), *zone, out)))?;
+            let micros = i64::from_be_bytes(bytes.try_into().map_err(malformed)?);
+            quoted(out, |out| datetime::print_timestamp(micros, *zone, out));
         }
         _ => return Err(Refused::Malformed),
     }
     Ok(())
 }
 
-fn quoted(out: &mut Vec<u8>, print: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>) -> Result<(), Refused> {
+fn quoted(out: &mut Vec<u8>, print: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
-    print(out)?;
+    print(out);
     out.push(b'"');
-    Ok(())
 }
 
 fn checked(bytes: &[u8]) -> Result<&[u8], Refused> {
     std::str::from_utf8(bytes).map(str::as_bytes).map_err(|_| Refused::Utf8)
-}
-
-/// A JSON string.
-pub(super) fn string(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0..0x20 => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
-            _ => out.push(byte),
-        }
-    }
-    out.push(b'"');
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// Lower-case hex digits.
-pub(super) fn hex(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend(bytes.iter().flat_map(|b| [HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]));
-}
-
-/// 36 characters.
-pub(super) fn print_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            out.push(b'-');
-        }
-        out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-    }
 }

@@ -185,19 +185,19 @@ pub(super) fn check_limit(text: &[u8], limit: Limit) -> Written {
     let (most, what) = match limit {
         Limit::None => return Ok(()),
         Limit::Varchar(n) if text.len() <= n || characters(text) <= n => return Ok(()),
-        Limit::Char(n)
-            if text.len() <= n
-                || characters(text.trim_ascii_end()) <= n && text[text.trim_ascii_end().len()..].iter().all(|b| *b == b' ') =>
-        {
-            // The type itself says that padding does not count.
-            return Ok(());
-        }
+        // The type itself says that spaces past the end do not count.
+        Limit::Char(n) if text.len() <= n || characters(text) <= n || characters(trim_spaces(text)) <= n => return Ok(()),
         Limit::Name if text.len() < 64 => return Ok(()),
         Limit::Varchar(n) => (n, "varchar"),
         Limit::Char(n) => (n, "char"),
         Limit::Name => return Err(lossy(format!("a name of {} bytes does not fit name (63 bytes)", text.len()))),
     };
     Err(lossy(format!("a text of {} characters does not fit {what}({most})", characters(text))))
+}
+
+fn trim_spaces(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|b| *b != b' ').map_or(0, |i| i + 1);
+    &text[..end]
 }
 
 fn put_jsonb(text: &[u8], out: &mut Vec<u8>) -> Written {

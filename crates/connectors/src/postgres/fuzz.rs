@@ -135,7 +135,12 @@ mod tests {
         let mut decoder = CopyDecoder::new("t", &columns(), Form::Typed, OnLossy::Error);
         let mut rows = 0;
         let raw = Raw { bytes: [&frame[..], &frame[..]].concat().into(), ..Raw::default() };
-        decoder.decode(raw, &mut haul_model::Strict::default(), &mut |r, _| Ok(rows += r.batch.num_rows())).unwrap();
+        decoder
+            .decode(raw, &mut haul_model::Strict::default(), &mut |r, _| {
+                rows += r.batch.num_rows();
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(rows, 2);
     }
 

@@ -13,7 +13,7 @@ use haul_model::{BlockBody, Decoder, Encoder, Endpoint, Environment, Form, OnLos
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The type zoo of the exactness tests.
-pub(super) const EXACT: &str = include_str!("testdata/exact.sql");
+pub(super) const EXACT: &str = include_str!("../../../../tests/fixtures/exact.sql");
 
 /// A database of its own, dropped with it.
 pub(super) struct TestDb {
@@ -136,8 +136,13 @@ impl TestDb {
             copy.finish().map(|(rows, _)| rows)
         })();
         let count = loaded.map_err(super::session::error);
-        self.run(if count.is_ok() { "COMMIT" } else { "ROLLBACK" });
-        Ok((count?, binary))
+        if count.is_err() {
+            // After a broken connection this fails too, and the first error is the one to tell.
+            let _ = self.session.run("ROLLBACK");
+        }
+        let count = count?;
+        self.run("COMMIT");
+        Ok((count, binary))
     }
 
     /// Asserts that two tables hold the same rows: their text, and the bytes of their floats.

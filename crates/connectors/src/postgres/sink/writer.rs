@@ -22,7 +22,7 @@ pub(super) struct Done {
 }
 
 enum State {
-    Idle(Session),
+    Idle(Box<Session>),
     Copying(Box<CopyIn<Wire>>),
     Gone,
 }
@@ -41,7 +41,7 @@ pub(super) struct LaneWriter {
 impl LaneWriter {
     pub fn new(shared: Arc<Shared>, session: Session) -> Self {
         shared.opened.fetch_add(1, Relaxed);
-        Self { shared, state: State::Idle(session), sent: 0, confirmed: 0, bytes: 0 }
+        Self { shared, state: State::Idle(Box::new(session)), sent: 0, confirmed: 0, bytes: 0 }
     }
 
     /// The session, while no COPY is going on.
@@ -56,7 +56,7 @@ impl LaneWriter {
         if let State::Idle(_) = self.state
             && let State::Idle(session) = std::mem::replace(&mut self.state, State::Gone)
         {
-            let copy = CopyIn::start(Wire(session), &self.shared.copy_sql).map_err(|e| self.shared.copy_error(e))?;
+            let copy = CopyIn::start(Wire(*session), &self.shared.copy_sql).map_err(|e| self.shared.copy_error(e))?;
             self.state = State::Copying(Box::new(copy));
         }
         let State::Copying(copy) = &mut self.state else { return Err(self.shared.gone()) };
@@ -81,7 +81,7 @@ impl LaneWriter {
         let mut rows: Option<Vec<Range<usize>>> = None;
         let mut refused = Vec::new();
         // Work still to be sent, as ranges of rows, the next one last.
-        let mut todo = vec![0..block.rows as usize];
+        let mut todo: Vec<Range<usize>> = std::iter::once(0..block.rows as usize).collect();
         while let Some(part) = todo.pop() {
             let bytes = match &rows {
                 None => 0..payload.len(),
@@ -99,8 +99,8 @@ impl LaneWriter {
                         .ok_or_else(|| Error::internal("the rows of a block could not be told apart"))?,
                 );
             }
-            let line =
-                failure.server().and_then(session::copy_place).map(|(line, _)| line as usize).filter(|l| (1..=part.len()).contains(l));
+            let place = failure.server().filter(|e| super::line_is_exact(&e.code)).and_then(session::copy_place);
+            let line = place.map(|(line, _)| line as usize).filter(|l| (1..=part.len()).contains(l));
             match line {
                 Some(line) => {
                     let bad = part.start + line - 1;
@@ -170,7 +170,7 @@ impl Writer for LaneWriter {
 
     fn close(&mut self) -> Result<Vec<(u64, Error)>> {
         let session = match std::mem::replace(&mut self.state, State::Gone) {
-            State::Idle(session) => session,
+            State::Idle(session) => *session,
             State::Copying(copy) => {
                 let (rows, wire) = copy.finish().map_err(|e| self.shared.copy_error(e))?;
                 self.confirmed += rows;

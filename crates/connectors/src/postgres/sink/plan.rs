@@ -1,0 +1,356 @@
+//! What will happen, decided with the catalog at hand. Nothing is changed here.
+
+use super::mapping::{self, Mapping};
+use super::settings::{Format, Mode};
+use super::way::{self, Way, qualified};
+use super::{BLOCK, Planned, PostgresSink, Shared};
+use crate::postgres::catalog::{Relation, RelationKind, quote_ident};
+use crate::postgres::config::TableName;
+use crate::postgres::ddl;
+use crate::postgres::discover;
+use crate::postgres::session::Session;
+use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+/// The table, or where a new one will be.
+struct Located {
+    relation: Option<Relation>,
+    schema: String,
+    name: String,
+    /// For messages.
+    display: String,
+}
+
+impl PostgresSink {
+    /// The name that the user gave, or one made of the source's.
+    fn table_name(&self, source: &str) -> Result<TableName> {
+        match &self.target.table {
+            Some(name) => Ok(name.clone()),
+            None => default_name(source).ok_or_else(|| {
+                Error::new(ErrorKind::Config, "no table to write to").object(&self.place).hint("name it: ?table=schema.name")
+            }),
+        }
+    }
+
+    /// Decides everything, with a session to look with.
+    pub(super) fn plan_with(&mut self, control: &mut Session, incoming: &Incoming) -> Result<WritePlan> {
+        let located = self.locate(control, &incoming.source)?;
+        let (mapping, create) = self.mapped(control, &located, incoming)?;
+        let binary = self.binary(&mapping, incoming)?;
+        let had_rows = self.had_rows(control, &located)?;
+        let mut notes = mapping.notes.clone();
+        let way = self.way(control, located.relation.as_ref(), &mut notes)?;
+        let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
+        let prepared = max_prepared(control)?;
+        let guarantee = if way == Way::Append && prepared < 2 { Guarantee::AtLeastOnce } else { Guarantee::AllOrNothing };
+        notes.extend(self.notes(&mapping, incoming, binary, guarantee));
+        let Located { relation, schema, name, display } = located;
+        let staging = if way.is_staged() { way::staging_name(&self.env.run_id, &name) } else { name.clone() };
+        let copied = qualified(&schema, &staging);
+        let create = staging_ddl(&way, &copied, &qualified(&schema, &name), create);
+        let list = mapping.list();
+        let format = if binary { "binary" } else { "text" };
+        let shared = Shared {
+            copy_sql: format!("COPY {copied} ({list}) FROM STDIN (FORMAT {format})"),
+            binary,
+            reject: self.options.reject,
+            table: display,
+            names: (staging.clone(), name.clone()),
+            opened: AtomicU32::new(0),
+            done: Mutex::default(),
+        };
+        let plan = WritePlan {
+            method: format!("COPY {} {}", format.to_uppercase(), described(&way, &copied)),
+            ddl: shown_ddl(&way, create.as_deref(), &copied, &schema, &name),
+            columns: mapping.shown,
+            notes,
+            guarantee,
+            own_connections: true,
+            max_writers: (way == Way::Append && prepared >= 2).then_some(prepared),
+            block_bytes: BLOCK,
+            run_bytes: None,
+        };
+        let run: String = self.env.run_id.chars().filter(char::is_ascii_alphanumeric).collect();
+        self.planned = Some(Planned {
+            transaction_name: format!("haul_{run}_{}_{name}", std::process::id()),
+            columns: if self.options.format == Format::Text { mapping.columns.lenient() } else { mapping.columns },
+            targets: mapping.targets,
+            column_list: list,
+            shared: Arc::new(shared),
+            way,
+            schema,
+            name,
+            staging,
+            relation,
+            create,
+            had_rows,
+            prepared,
+            remarks,
+        });
+        Ok(plan)
+    }
+
+    /// The table, or where a new one will be.
+    fn locate(&self, control: &mut Session, source: &str) -> Result<Located> {
+        let name = self.table_name(source)?;
+        let relation = match look_up(control, &name)? {
+            Ok(relation) => Some(relation),
+            Err(_) if self.options.create => None,
+            Err(error) => return Err(missing_table(error, &name)),
+        };
+        let (schema, name) = match &relation {
+            Some(relation) => (relation.schema.clone(), relation.name.clone()),
+            None => (schema_for(control, &name)?, name.name.clone()),
+        };
+        if let Some(relation) = &relation {
+            check_relation(control, relation)?;
+        }
+        Ok(Located { relation, display: format!("{schema}.{name}"), schema, name })
+    }
+
+    /// The columns, mapped; and the column list of a CREATE TABLE, if there will be one.
+    fn mapped(&self, control: &mut Session, located: &Located, incoming: &Incoming) -> Result<(Mapping, Option<String>)> {
+        let (columns, create) = match &located.relation {
+            Some(relation) => (relation.columns.clone(), None),
+            None => {
+                let columns = mapping::future_columns(control, &located.display, &incoming.schema)?;
+                (columns, Some(ddl::column_list(&incoming.schema)?))
+            }
+        };
+        let mapping = mapping::map(&located.display, &incoming.schema, &columns, self.options.on_lossy)?;
+        if mapping.targets.is_empty() {
+            return Err(Error::new(ErrorKind::Schema, "no column to write").object(&located.display));
+        }
+        if incoming.pass_through.is_some() && !mapping.is_identity(&incoming.schema) {
+            return Err(Error::internal("bytes were to pass through into other columns").object(&located.display));
+        }
+        Ok((mapping, create))
+    }
+
+    /// Whether the table has rows; if so, the mode must have been said.
+    fn had_rows(&self, control: &mut Session, located: &Located) -> Result<bool> {
+        let had_rows = match &located.relation {
+            Some(relation) => has_rows(control, relation)?,
+            None => false,
+        };
+        if had_rows && self.options.mode.is_none() {
+            return Err(Error::new(ErrorKind::Exists, "the table has rows already, and the mode was not said")
+                .object(&located.display)
+                .hint("--mode append adds to them, --mode replace and --mode truncate put the new rows in their place"));
+        }
+        Ok(had_rows)
+    }
+
+    /// Whether COPY BINARY is used.
+    fn binary(&self, mapping: &Mapping, incoming: &Incoming) -> Result<bool> {
+        if let Some(encoding) = &incoming.pass_through {
+            return Ok(encoding.format == "pgcopy-binary");
+        }
+        match (self.options.format, mapping.columns.text_only().as_slice()) {
+            (Format::Text, _) => Ok(false),
+            (Format::Binary, [column, ..]) => {
+                Err(Error::new(ErrorKind::Unsupported, "the column has no binary writer, and copy_format=binary was asked for")
+                    .column(*column)
+                    .hint("leave copy_format=auto"))
+            }
+            (_, text_only) => Ok(text_only.is_empty()),
+        }
+    }
+
+    fn way(&self, control: &mut Session, found: Option<&Relation>, notes: &mut Vec<Note>) -> Result<Way> {
+        let Some(relation) = found else { return Ok(Way::Create) };
+        let mode = self.options.mode.unwrap_or(Mode::Append);
+        if mode == Mode::Append {
+            return Ok(Way::Append);
+        }
+        let may = control.row("SELECT pg_catalog.has_schema_privilege($1, 'CREATE')", &[Some(&relation.schema)])?;
+        if !may.is_some_and(|row| row.flag(0)) {
+            return Err(Error::new(ErrorKind::Permission, format!("no right to create the staging table in schema {:?}", relation.schema))
+                .object(relation.display())
+                .hint("GRANT CREATE ON SCHEMA to this role, or empty the table yourself and use --mode append"));
+        }
+        if mode == Mode::Truncate && way::can_truncate(control, relation)? {
+            return Ok(Way::Refill { truncate: true });
+        }
+        if mode == Mode::Replace {
+            let obstacles = way::swap_obstacles(control, relation)?;
+            if obstacles.is_empty() {
+                notes.push(Note::new("nothing depends on the table: the new one takes its name by rename"));
+                return Ok(Way::Swap);
+            }
+            notes.push(Note::new(format!("the table stays and its rows are replaced, because {}", obstacles.join(", "))));
+        } else {
+            notes.push(Note::new("the table is emptied by DELETE: foreign keys point to it, or this role may not TRUNCATE"));
+        }
+        way::check_delete(control, relation)?;
+        Ok(Way::Refill { truncate: false })
+    }
+
+    fn notes(&self, mapping: &Mapping, incoming: &Incoming, binary: bool, guarantee: Guarantee) -> Vec<Note> {
+        let mut notes = self.target.notes.clone();
+        if incoming.pass_through.is_some() {
+            notes.push(Note::new("rows pass through as the source's server sends them"));
+        } else if !binary {
+            let columns = mapping.columns.text_only();
+            notes.push(Note::new(match columns.as_slice() {
+                [] => "COPY TEXT: the server parses the values (copy_format=text)".to_string(),
+                columns => format!("COPY TEXT, because only the server can parse {}", columns.join(", ")),
+            }));
+        }
+        if guarantee == Guarantee::AtLeastOnce {
+            notes.push(Note::new(
+                "each lane commits on its own, one after the other at the very end: --degree 1, --mode replace, or a server with max_prepared_transactions makes it all or nothing",
+            ));
+        }
+        notes
+    }
+}
+
+/// Columns that are filled from the source although a sequence stands behind them.
+fn unmoved_sequences(control: &mut Session, located: &Located, mapping: &Mapping, notes: &mut Vec<Note>) -> Result<Vec<String>> {
+    let Some(relation) = &located.relation else { return Ok(Vec::new()) };
+    let columns = mapping::sequence_columns(control, relation, &mapping.targets)?;
+    Ok(columns
+        .into_iter()
+        .map(|column| {
+            let text = format!("the values of {column:?} come from the source: the sequence behind it is not moved");
+            notes.push(Note::column(&column, text.clone()));
+            text
+        })
+        .collect())
+}
+
+fn schema_for(control: &mut Session, name: &TableName) -> Result<String> {
+    if name.name.len() > ddl::MAX_NAME {
+        return Err(Error::new(
+            ErrorKind::Schema,
+            format!("the table name {:?} is {} bytes long, PostgreSQL keeps {}", name.name, name.name.len(), ddl::MAX_NAME),
+        ));
+    }
+    let sql = "SELECT COALESCE($1, pg_catalog.current_schema()), pg_catalog.to_regnamespace(pg_catalog.quote_ident(COALESCE($1, pg_catalog.current_schema()))) IS NOT NULL";
+    let row = control.row(sql, &[name.schema.as_deref()])?;
+    let schema = row.as_ref().and_then(|row| row.get(0)).map(str::to_string);
+    match (schema, row.is_some_and(|row| row.flag(1))) {
+        (Some(schema), true) => Ok(schema),
+        (schema, _) => Err(Error::new(ErrorKind::NotFound, format!("there is no schema {:?}", schema.unwrap_or_default()))
+            .object(name.to_string())
+            .hint("create it first: CREATE SCHEMA ...")),
+    }
+}
+
+/// Finds the table; the inner error says that it is not there.
+pub(super) fn look_up(session: &mut Session, name: &TableName) -> Result<Result<Relation>> {
+    match discover::relation(session, name) {
+        Ok(relation) => Ok(Ok(relation)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
+}
+
+fn missing_table(error: Error, name: &TableName) -> Error {
+    let near = error.hint_text().filter(|h| h.starts_with("did you mean")).map(str::to_string);
+    let error = Error::new(ErrorKind::NotFound, format!("there is no table {:?} to write to", name.to_string()));
+    error.hint(match near {
+        Some(near) => format!("{near}; --create makes a new one"),
+        None => "--create makes it from the source's columns".into(),
+    })
+}
+
+/// `/data/bench.csv.gz` and `public.orders` as table names.
+fn default_name(source: &str) -> Option<TableName> {
+    let file = source.rsplit(['/', '\\']).next()?;
+    let known = ["csv", "tsv", "tab", "jsonl", "ndjson", "json", "parquet", "arrow", "arrows", "ipc", "feather", "gz", "zst", "lz4"];
+    let mut stem = file;
+    while let Some((rest, extension)) = stem.rsplit_once('.')
+        && known.contains(&extension.to_ascii_lowercase().as_str())
+    {
+        stem = rest;
+    }
+    if stem.is_empty() || stem == "-" || stem == "query" || stem.contains(['*', '?']) || source == "standard input" {
+        return None;
+    }
+    // A file's name is one name, dots and all; a table's is schema and name.
+    if stem != source {
+        return Some(TableName { schema: None, name: stem.to_string() });
+    }
+    match stem.split_once('.') {
+        Some((schema, name)) => Some(TableName { schema: Some(schema.into()), name: name.into() }),
+        None => Some(TableName { schema: None, name: stem.into() }),
+    }
+}
+
+/// Refuses what COPY cannot write to.
+fn check_relation(session: &mut Session, relation: &Relation) -> Result<()> {
+    if !matches!(relation.kind, RelationKind::Table | RelationKind::Partitioned | RelationKind::Foreign) {
+        return Err(Error::new(ErrorKind::Unsupported, format!("a {} cannot be copied into", relation.kind.word()))
+            .object(relation.display())
+            .hint("name the table behind it"));
+    }
+    let sql = "SELECT pg_catalog.has_any_column_privilege($1::pg_catalog.oid, 'INSERT')";
+    if !session.row(sql, &[Some(&relation.oid.to_string())])?.is_some_and(|row| row.flag(0)) {
+        return Err(Error::new(ErrorKind::Permission, "no right to insert into the table")
+            .object(relation.display())
+            .hint("GRANT INSERT to this role, or use another one"));
+    }
+    if relation.row_security {
+        return Err(Error::new(ErrorKind::Permission, "the table has row-level security for this role, and COPY cannot obey it")
+            .object(relation.display())
+            .hint("use the owner, or a role with BYPASSRLS"));
+    }
+    Ok(())
+}
+
+fn has_rows(session: &mut Session, relation: &Relation) -> Result<bool> {
+    let may = session.row("SELECT pg_catalog.has_table_privilege($1::pg_catalog.oid, 'SELECT')", &[Some(&relation.oid.to_string())])?;
+    if !may.is_some_and(|row| row.flag(0)) {
+        return Ok(false);
+    }
+    Ok(session.row(&format!("SELECT EXISTS (SELECT FROM {})", relation.sql()), &[])?.is_some_and(|row| row.flag(0)))
+}
+
+fn max_prepared(session: &mut Session) -> Result<usize> {
+    let row = session.row("SELECT pg_catalog.current_setting('max_prepared_transactions')", &[])?;
+    Ok(row.and_then(|row| row.parse(0)).unwrap_or(0))
+}
+
+/// The statement that makes the staging table.
+fn staging_ddl(way: &Way, staging: &str, table: &str, columns: Option<String>) -> Option<String> {
+    match (way, columns) {
+        (Way::Create, Some(columns)) => Some(format!("CREATE TABLE {staging} ({columns})")),
+        (Way::Swap, _) => Some(format!("CREATE TABLE {staging} (LIKE {table} INCLUDING ALL)")),
+        // Refilling writes the rows once more, into the log too: once is enough.
+        (Way::Refill { .. }, _) => Some(format!("CREATE UNLOGGED TABLE {staging} (LIKE {table} INCLUDING ALL)")),
+        _ => None,
+    }
+}
+
+fn shown_ddl(way: &Way, create: Option<&str>, staging: &str, schema: &str, name: &str) -> Vec<String> {
+    let table = qualified(schema, name);
+    let mut ddl: Vec<String> = create.into_iter().map(str::to_string).collect();
+    let rename = format!("ALTER TABLE {staging} RENAME TO {}", quote_ident(name));
+    match way {
+        Way::Append => {}
+        Way::Create => ddl.push(rename),
+        Way::Swap => ddl.extend([format!("DROP TABLE {table}"), rename]),
+        Way::Refill { truncate } => {
+            let empty = if *truncate { "TRUNCATE" } else { "DELETE FROM" };
+            ddl.extend([
+                format!("{empty} {table}"),
+                format!("INSERT INTO {table} SELECT ... FROM {staging}"),
+                format!("DROP TABLE {staging}"),
+            ]);
+        }
+    }
+    ddl
+}
+
+fn described(way: &Way, staging: &str) -> String {
+    match way {
+        Way::Append => "into the table, committed at the end".into(),
+        Way::Create => format!("into {staging}, which gets its name at the end"),
+        Way::Swap => format!("into {staging}, which replaces the table by rename at the end"),
+        Way::Refill { truncate: true } => format!("into {staging}; at the end one transaction truncates the table and inserts from it"),
+        Way::Refill { truncate: false } => format!("into {staging}; at the end one transaction deletes the old rows and inserts from it"),
+    }
+}
