@@ -28,7 +28,7 @@ pub fn environment() -> Result<Environment> {
 /// Unique on this machine and readable: process id and start time, in base 36.
 fn run_id() -> String {
     let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-    let mut n = nanos / 1000 ^ (u64::from(std::process::id()) << 40);
+    let mut n = (nanos / 1000) ^ (u64::from(std::process::id()) << 40);
     let mut out = Vec::new();
     while n > 0 {
         out.push(b"0123456789abcdefghijklmnopqrstuvwxyz"[(n % 36) as usize]);

@@ -1,4 +1,5 @@
 //! The command line as a user meets it: exit code, standard output and standard error, whole.
+#![allow(clippy::unwrap_used)]
 
 mod docs;
 mod postgres;

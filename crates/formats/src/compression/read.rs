@@ -25,7 +25,7 @@ pub struct Decompressor {
 
 enum Stream {
     Plain(Input),
-    Gzip(GzipMembers),
+    Gzip(Box<GzipMembers>),
     Zstd(Box<zstd::stream::read::Decoder<'static, BufReader<Input>>>),
     Lz4(Lz4Stream),
     Ended,
@@ -42,7 +42,7 @@ impl Decompressor {
         let buffered = |input| BufReader::with_capacity(INPUT_BYTES, input);
         let stream = match compression {
             Compression::None => Stream::Plain(input),
-            Compression::Gzip => Stream::Gzip(GzipMembers { member: Some(GzDecoder::new(buffered(input))) }),
+            Compression::Gzip => Stream::Gzip(Box::new(GzipMembers { member: Some(GzDecoder::new(buffered(input))) })),
             Compression::Zstd => match zstd::stream::read::Decoder::with_buffer(buffered(input)) {
                 Ok(decoder) => Stream::Zstd(Box::new(decoder)),
                 Err(e) => return Err(Error::io(name, "the zstd stream cannot be opened", e)),

@@ -235,8 +235,8 @@ fn ty_01_nested_values_keep_their_shape() {
     ];
     assert_eq!(encode(&whole).unwrap().lines().collect::<Vec<_>>(), expected);
     // Slices of the batch write the same rows.
-    for row in 0..3 {
-        assert_eq!(encode(&whole.slice(row, 1)).unwrap().trim_end(), expected[row]);
+    for (row, expected) in expected.iter().enumerate() {
+        assert_eq!(encode(&whole.slice(row, 1)).unwrap().trim_end(), *expected);
     }
 }
 
