@@ -35,6 +35,8 @@ pub use connector::{Postgres, SPEC};
 #[cfg(test)]
 mod codec_tests;
 #[cfg(test)]
+mod file_tests;
+#[cfg(test)]
 mod source_tests;
 #[cfg(test)]
 mod testdb;
