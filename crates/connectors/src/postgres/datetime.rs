@@ -111,12 +111,39 @@ pub(super) fn print_time(micros: i64, out: &mut Vec<u8>) {
     print_clock(micros, out);
 }
 
+/// 0001-01-01 and 10000-01-01.
+const YEAR_1: i64 = -730_119 * DAY_MICROS;
+const YEAR_10000: i64 = 2_921_940 * DAY_MICROS;
+
+/// The common case, written at once: four digits of year, no fraction.
+fn print_plain(micros: i64, zone: bool, out: &mut Vec<u8>) {
+    let (day, second) = (micros.div_euclid(DAY_MICROS) as i32, (micros.rem_euclid(DAY_MICROS) / 1_000_000) as u32);
+    let (year, month, date) = civil(day);
+    let mut text = *b"0000-00-00T00:00:00Z";
+    let mut set = |at: usize, value: u32| {
+        text[at] += (value / 10) as u8;
+        text[at + 1] += (value % 10) as u8;
+    };
+    set(0, year as u32 / 100);
+    set(2, year as u32 % 100);
+    set(5, month);
+    set(8, date);
+    set(11, second / 3600);
+    set(14, second / 60 % 60);
+    set(17, second % 60);
+    out.extend_from_slice(&text[..19 + usize::from(zone)]);
+}
+
 /// A `timestamp` or (`zone`) `timestamptz`, microseconds since 2000-01-01.
 pub(super) fn print_timestamp(micros: i64, zone: bool, out: &mut Vec<u8>) {
     match micros {
         i64::MAX => return out.extend_from_slice(b"infinity"),
         i64::MIN => return out.extend_from_slice(b"-infinity"),
         _ => {}
+    }
+    let whole_second = micros.rem_euclid(1_000_000) == 0;
+    if whole_second && (YEAR_1..YEAR_10000).contains(&micros) {
+        return print_plain(micros, zone, out);
     }
     let bc = print_day(micros.div_euclid(DAY_MICROS) as i32, out);
     out.push(b'T');
@@ -274,6 +301,9 @@ mod tests {
             "2022-05-31T20:23:49.000001Z",
             "0044-03-15T00:00:00Z BC",
             "0001-01-01T00:00:00Z",
+            "0001-12-31T23:59:59Z BC",
+            "9999-12-31T23:59:59Z",
+            "10000-01-01T00:00:00Z",
             "294276-12-31T23:59:59.999999Z",
             "4713-01-01T00:00:00Z BC",
             "infinity",
