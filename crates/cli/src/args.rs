@@ -160,7 +160,7 @@ pub fn given(matches: &clap::ArgMatches) -> Given {
     out
 }
 
-/// Joins `--fsync off` to `--fsync=off`. A switch takes its value only in these words, so that a path behind it stays a path.
+/// Makes arguments what clap can tell apart: `-?format=csv` becomes a URI, and `--fsync off` is joined to `--fsync=off`. A switch takes its value only in these words, so that a path behind it stays a path.
 pub fn join_switches(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     const WORDS: &[&str] = &["on", "off", "true", "false", "yes", "no"];
     let is_switch = |text: &str| {
@@ -170,6 +170,11 @@ pub fn join_switches(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     };
     let mut out: Vec<OsString> = Vec::new();
     for argument in arguments {
+        // A pipe with settings behind it must not be taken for a flag.
+        let argument = match argument.to_str().and_then(|a| a.strip_prefix('-')) {
+            Some(rest) if rest.starts_with(['?', '|']) => OsString::from(format!("stdio://{rest}")),
+            _ => argument,
+        };
         let word = argument.to_str().is_some_and(|a| WORDS.iter().any(|w| w.eq_ignore_ascii_case(a)));
         match out.last_mut() {
             Some(last) if word && last.to_str().is_some_and(is_switch) => {
@@ -200,5 +205,6 @@ mod tests {
         assert_eq!(joined("haul copy --fsync off a.csv b.csv"), "haul copy --fsync=off a.csv b.csv");
         assert_eq!(joined("haul copy --json a.csv --degree 4"), "haul copy --json a.csv --degree 4");
         assert_eq!(joined("haul copy --infer on"), "haul copy --infer=on");
+        assert_eq!(joined("haul copy -?format=csv - -n 3"), "haul copy stdio://?format=csv - -n 3");
     }
 }

@@ -4,6 +4,11 @@ use haul_model::{Environment, Error, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How long a run may take to stop by itself. Past that it waits for something that does not come (a silent pipe, a
+/// stuck server), and the process ends as it is: targets are left whole by a crash at any moment, so also by this.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Collects the environment and installs the signal handlers. A second Ctrl-C ends the process at once.
 ///
@@ -16,6 +21,16 @@ pub fn environment() -> Result<Environment> {
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
         install.map_err(|e| Error::io("this process", "cannot install a signal handler", e))?;
     }
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Error::io("this process", "cannot install a signal handler", e))?;
+    let waiter = std::thread::Builder::new().name("haul-signals".into()).spawn(move || {
+        if signals.forever().next().is_some() {
+            std::thread::sleep(GRACE);
+            eprintln!("error: stopped by the user");
+            std::process::exit(130);
+        }
+    });
+    waiter.map_err(|e| Error::io("this process", "cannot start a thread", e))?;
     Ok(Environment {
         vars: std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
         home: std::env::home_dir(),

@@ -42,12 +42,12 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
     let mut endpoint = Endpoint::parse(text)?;
     let connector = by_scheme(&endpoint.scheme)?;
     // The format decides which settings exist, and may itself come as a flag.
-    for key in ["format", "compression"] {
-        if let Some((_, value)) = flags.iter().find(|(n, _)| n == key)
-            && endpoint.get(key).is_none()
-        {
-            endpoint.query.push((key.to_string(), value.clone()));
-        }
+    if let Some((_, value)) = flags.iter().find(|(n, _)| n == "format")
+        && endpoint.get("format").is_none()
+        && takes(connector, side, "format")
+    {
+        endpoint.query.push(("format".to_string(), value.clone()));
+        used.push("format".to_string());
     }
     let specs = match side {
         Side::Source => connector.source_settings(&endpoint),
@@ -73,6 +73,46 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
     Ok(End { endpoint, connector, settings })
 }
 
+/// Whether a connector itself has a setting, whatever the format.
+fn takes(connector: &dyn Connector, side: Side, name: &str) -> bool {
+    let spec = connector.spec();
+    let settings = if side == Side::Source { spec.source } else { spec.sink };
+    settings.iter().any(|s| s.answers_to(name))
+}
+
+/// Which ends `--format` and `--compression` are meant for, as flags for each end.
+///
+/// `--format` helps where a name does not tell the format; a name that tells it stays right, so that `copy - out.csv --format jsonl`
+/// reads JSON Lines and writes CSV. With one such end only, it overrides the name. `--compression` is the output's: an
+/// input's is seen from its first bytes.
+fn flags_by_side(from: &str, to: &str, flags: &Given) -> Result<(Given, Given)> {
+    let (mut source, mut sink) = (flags.clone(), flags.clone());
+    let without = |flags: &mut Given, name: &str| flags.retain(|(n, _)| n != name);
+    let look = |text: &str, side: Side| -> Result<(bool, bool)> {
+        let endpoint = Endpoint::parse(text)?;
+        let connector = by_scheme(&endpoint.scheme)?;
+        let settings = if side == Side::Source { connector.source_settings(&endpoint) } else { connector.sink_settings(&endpoint) };
+        Ok((takes(connector, side, "format"), endpoint.get("format").is_some() || settings.is_ok()))
+    };
+    let ((source_takes, source_told), (sink_takes, sink_told)) = (look(from, Side::Source)?, look(to, Side::Sink)?);
+    if flags.iter().any(|(n, _)| n == "format") && source_takes && sink_takes {
+        if source_told && sink_told {
+            return Err(Error::new(ErrorKind::Usage, "--format: the names of both ends tell their formats already")
+                .hint("to read or write one of them as something else, say it behind its path: data.csv?format=tsv"));
+        }
+        if source_told {
+            without(&mut source, "format");
+        }
+        if sink_told {
+            without(&mut sink, "format");
+        }
+    }
+    if sink_takes {
+        without(&mut source, "compression");
+    }
+    Ok((source, sink))
+}
+
 fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
     specs.iter().flat_map(|s| s.iter()).any(|s| s.answers_to(name))
 }
@@ -80,8 +120,9 @@ fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
 /// Sets up a copy from `from` to `to`.
 pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Ready> {
     let (mut job_pairs, mut used) = (Vec::new(), Vec::new());
-    let source_end = end(from, Side::Source, flags, &mut job_pairs, &mut used)?;
-    let sink_end = end(to, Side::Sink, flags, &mut job_pairs, &mut used)?;
+    let (source_flags, sink_flags) = flags_by_side(from, to, flags)?;
+    let source_end = end(from, Side::Source, &source_flags, &mut job_pairs, &mut used)?;
+    let sink_end = end(to, Side::Sink, &sink_flags, &mut job_pairs, &mut used)?;
     let job_flags = flags.iter().filter(|(n, _)| job_setting(n).is_some()).cloned();
     let all: Vec<(String, String)> = job_pairs.into_iter().chain(job_flags).collect();
     if let Some((name, _)) = flags.iter().find(|(n, _)| job_setting(n).is_none() && !used.contains(n)) {
@@ -196,7 +237,8 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
 
 /// `--infer`: reads a sample through a second instance of the source. Columns whose type was `given` are left alone.
 fn inferred(end: &End, env: &Environment, before: &[Box<dyn Transform>], given: &[String]) -> Result<Box<dyn Transform>> {
-    if end.endpoint.scheme == "stdio" {
+    let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    if end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)) {
         return Err(Error::new(ErrorKind::Unsupported, "--infer reads a sample first, which a pipe cannot give twice")
             .hint("name the types with --cast, or write the input to a file first"));
     }

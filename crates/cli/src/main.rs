@@ -36,7 +36,9 @@ fn run(matches: &clap::ArgMatches) -> Result<()> {
         Some(("demo", m)) => commands::demo::run(m, &env),
         Some(("completions", m)) => {
             if let Some(shell) = m.get_one::<clap_complete::Shell>("shell") {
-                clap_complete::generate(*shell, &mut args::command(), "haul", &mut std::io::stdout());
+                let mut script = Vec::new();
+                clap_complete::generate(*shell, &mut args::command(), "haul", &mut script);
+                render::print(&String::from_utf8_lossy(&script))?;
             }
             Ok(())
         }

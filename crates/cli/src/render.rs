@@ -1,7 +1,7 @@
 //! Text for people: errors with hints, aligned tables, numbers.
 
-use haul_model::{Error, ErrorKind};
-use std::io::IsTerminal;
+use haul_model::{Error, ErrorKind, Result};
+use std::io::{IsTerminal, Write};
 
 /// Prints an error once: what failed, where, and what to do.
 pub fn error(error: &Error) {
@@ -9,6 +9,18 @@ pub fn error(error: &Error) {
     eprintln!("{red}error:{plain} {error}");
     if let Some(hint) = error.hint_text() {
         eprintln!(" {bold}hint:{plain} {hint}");
+    }
+}
+
+/// Writes to standard output. A reader that has seen enough (`| head`) is no error.
+///
+/// # Errors
+/// IO, for example a full disk.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("standard output", "cannot write", error)),
+        _ => Ok(()),
     }
 }
 

@@ -74,6 +74,10 @@ fn balance_before_finish(progress: &Progress) -> Result<()> {
             c.read, c.sent, c.rejected, c.filtered
         )));
     }
+    if c.sent == 0 && c.filtered == 0 && c.rejected > 0 {
+        return Err(Error::new(ErrorKind::Data, format!("all {} rows were rejected, so the target was left as it was", c.rejected))
+            .hint("--rejects PATH shows why; without --on-error reject the first reason is the error"));
+    }
     Ok(())
 }
 

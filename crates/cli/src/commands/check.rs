@@ -2,6 +2,7 @@
 
 use crate::args::given;
 use crate::job::{Side, end};
+use crate::render;
 use clap::ArgMatches;
 use haul_model::{Environment, Error, ErrorKind, Result};
 
@@ -17,7 +18,7 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
     let lines = end.connector.check(&end.endpoint, &end.settings, env)?;
     if json {
         let lines: Vec<_> = lines.iter().map(|l| serde_json::json!({"what": l.what, "ok": l.ok, "found": l.found})).collect();
-        println!("{}", serde_json::json!({"endpoint": end.endpoint.redacted(), "checks": lines}));
+        render::print(&format!("{}\n", serde_json::json!({"endpoint": end.endpoint.redacted(), "checks": lines})))?;
     } else {
         for line in &lines {
             let mark = match line.ok {
@@ -25,7 +26,7 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
                 Some(false) => "NO",
                 None => "--",
             };
-            println!("{mark}  {:<14} {}", line.what, line.found);
+            render::print(&format!("{mark}  {:<14} {}\n", line.what, line.found))?;
         }
     }
     // Reading or writing is enough: an endpoint is usually one of the two.

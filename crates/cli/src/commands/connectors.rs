@@ -1,6 +1,6 @@
 //! `haul connectors [NAME]`: the reference, generated from the registry.
 
-use crate::render::Table;
+use crate::render::{self, Table};
 use clap::ArgMatches;
 use haul_connectors::CONNECTORS;
 use haul_formats::FORMATS;
@@ -18,18 +18,17 @@ pub fn run(matches: &ArgMatches) -> Result<()> {
     }
     let markdown = matches.get_flag("markdown");
     match matches.get_one::<String>("name") {
-        Some(name) => print!("{}", page(find(name)?)),
-        None if markdown => print!("{}", reference()),
+        Some(name) => render::print(&page(find(name)?)),
+        None if markdown => render::print(&reference()),
         None => {
             let mut table = Table::new(&["connector", "schemes", "what"]);
             for connector in CONNECTORS {
                 let spec = connector.spec();
                 table.row(vec![spec.name.into(), spec.schemes.join(", "), spec.title.into()]);
             }
-            print!("{}", table.render());
+            render::print(&table.render())
         }
     }
-    Ok(())
 }
 
 fn find(name: &str) -> Result<&'static ConnectorSpec> {

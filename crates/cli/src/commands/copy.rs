@@ -5,8 +5,10 @@ use crate::job::{Ready, ready};
 use crate::progress::{Style, show};
 use crate::{commands::plan, render};
 use clap::ArgMatches;
-use haul_engine::{Outcome, Plan, Progress, RejectLog};
-use haul_model::{Environment, Error, ErrorKind, Result};
+use haul_engine::{OnError, Outcome, Plan, Progress, RejectLog};
+use haul_model::{Environment, Error, ErrorKind, Note, Result, Settings};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command; returns whether all is well (`false` never happens without an error).
@@ -20,14 +22,15 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
     if flags.iter().any(|(n, v)| n == "dry_run" && v != "false" && v != "off") {
         return plan::show(&from, &to, &flags, env, json);
     }
+    if json && haul_model::Endpoint::parse(&to)?.scheme == "stdio" {
+        return Err(Error::new(ErrorKind::Usage, "--json prints its result on standard output, where the rows go too")
+            .hint("write the rows to a file, or leave --json out"));
+    }
     match copy(&from, &to, &flags, env) {
-        Ok(done) => {
-            report(&done, json);
-            Ok(())
-        }
+        Ok(done) => report(&done, json),
         Err(error) => {
             if json {
-                println!("{}", failure(&from, &to, &error));
+                render::print(&format!("{}\n", failure(&from, &to, &error)))?;
             }
             Err(error)
         }
@@ -65,27 +68,58 @@ pub struct Done {
 /// The job's.
 pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Done> {
     let Ready { mut job, from, to, settings } = ready(from, to, flags, env)?;
-    let rejects = settings
-        .text("rejects")
-        .map(|path| std::fs::File::create(path).map_err(|e| Error::io(path, "cannot create", e)))
-        .transpose()?
-        .map(|file| RejectLog::new(Box::new(std::io::BufWriter::new(file))));
+    if settings.has("rejects") && job.options.on_error == OnError::Stop {
+        return Err(Error::new(ErrorKind::Usage, "--rejects without --on-error reject: the first bad row would stop the job")
+            .hint("add --on-error reject"));
+    }
     let plan = haul_engine::plan(&mut job)?;
+    let notes = job.source.notes(plan.form);
+    let rejects = settings.text("rejects").map(|path| open_rejects(path, &plan, &settings)).transpose()?;
     let progress = Arc::new(Progress::default());
     let display = show(Style::of(settings.choice("progress").as_deref()), &plan.source, progress.clone());
     let outcome = haul_engine::run(&mut job, &plan, &env.stop, &progress, rejects.as_ref());
     drop(display);
-    Ok(Done { from, to, plan, outcome: outcome? })
+    let mut outcome = outcome?;
+    let lossy = plan.write.notes.iter().filter(|n| n.lossy);
+    let mut all: Vec<String> = notes.iter().chain(lossy).map(note_text).collect();
+    all.append(&mut outcome.finished.notes);
+    outcome.finished.notes = all;
+    Ok(Done { from, to, plan, outcome })
 }
 
-fn report(done: &Done, json: bool) {
-    if json {
-        println!("{}", result(done));
+fn note_text(note: &Note) -> String {
+    note.column.as_ref().map_or_else(|| note.text.clone(), |column| format!("column {column:?}: {}", note.text))
+}
+
+/// Creates the file for rejected rows, unless that would destroy a file that the job itself uses.
+fn open_rejects(path: &str, plan: &Plan, settings: &Settings) -> Result<RejectLog> {
+    let sources = plan.read.splits.iter().filter_map(|s| s.what.strip_prefix("file:"));
+    for (used, what) in sources
+        .map(|s| (s, "a file that is read"))
+        .chain([(plan.sink.as_str(), "the target")])
+        .chain(settings.text("json_schema").map(|s| (s, "the schema")))
+    {
+        if same_file(Path::new(path), Path::new(used)) {
+            return Err(Error::new(ErrorKind::Config, format!("--rejects names {what}")).object(path).hint("give the rejected rows a file of their own"));
+        }
     }
+    let file = std::fs::File::create(path).map_err(|e| Error::io(path, "cannot create the file for rejected rows", e))?;
+    Ok(RejectLog::new(Box::new(std::io::BufWriter::new(file))))
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (std::fs::metadata(a), std::fs::metadata(b)) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => std::path::absolute(a).is_ok_and(|a| std::path::absolute(b).is_ok_and(|b| a == b)),
+    }
+}
+
+fn report(done: &Done, json: bool) -> Result<()> {
     for note in &done.outcome.finished.notes {
         eprintln!("note: {note}");
     }
     eprintln!("{}", last_line(&done.outcome));
+    if json { render::print(&format!("{}\n", result(done))) } else { Ok(()) }
 }
 
 /// `read 1,000,000  written 1,000,000  rejected 0  in 0.28 s  (3,571,428 rows/s, 416.1 MB/s)`.

@@ -43,14 +43,13 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
     let scratch = Scratch(folder);
     let schema = scratch.0.join("bench.json");
     std::fs::write(&schema, TYPED_SCHEMA).map_err(|e| Error::io(schema.display().to_string(), "cannot write", e))?;
-    println!("haul demo: {} rows in {}\n", render::count(rows), scratch.0.display());
+    render::print(&format!("haul demo: {} rows in {}\n\n", render::count(rows), scratch.0.display()))?;
 
     let mut table = Table::new(&["step", "rows", "seconds", "rows/s", "MB/s in", "bytes out", "peak memory"]).right(&[1, 2, 3, 4, 5, 6]);
     for step in steps(&scratch.0, &schema, rows) {
         table.row(measure(step, env)?);
     }
-    print!("{}", table.render());
-    println!();
+    render::print(&format!("{}\n", table.render()))?;
     prove(&scratch.0, rows)
 }
 
@@ -106,7 +105,7 @@ fn prove(folder: &Path, rows: u64) -> Result<()> {
             return Err(Error::new(ErrorKind::Data, "is not the CSV that went in").object(name));
         }
     }
-    println!("proof: {} rows each way, and all three CSV files that came back are byte for byte the one that went in", render::count(rows));
+    render::print(&format!("proof: {} rows each way, and all three CSV files that came back are byte for byte the one that went in\n", render::count(rows)))?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{Given, given};
 use crate::job::ready;
-use crate::render::Table;
+use crate::render::{self, Table};
 use clap::ArgMatches;
 use haul_engine::Plan;
 use haul_model::{Environment, Result};
@@ -26,11 +26,10 @@ pub fn show(from: &str, to: &str, flags: &Given, env: &Environment, json: bool) 
     let mut ready = ready(from, to, flags, env)?;
     let plan = haul_engine::plan(&mut ready.job)?;
     if json {
-        println!("{}", as_json(&plan, &ready.from, &ready.to));
+        render::print(&format!("{}\n", as_json(&plan, &ready.from, &ready.to)))
     } else {
-        print!("{}", as_text(&plan, &ready.from, &ready.to));
+        render::print(&as_text(&plan, &ready.from, &ready.to))
     }
-    Ok(())
 }
 
 fn encoding(plan: &Plan) -> String {

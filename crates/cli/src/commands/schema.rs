@@ -2,7 +2,7 @@
 
 use crate::args::given;
 use crate::job::{Side, end};
-use crate::render::Table;
+use crate::render::{self, Table};
 use arrow_schema::Field;
 use clap::ArgMatches;
 use haul_model::{Environment, Error, Form, Result, Source, field_meta};
@@ -41,15 +41,14 @@ pub fn schema(matches: &ArgMatches, env: &Environment) -> Result<()> {
                 serde_json::json!({"name": f.name(), "type": own, "arrow": arrow, "nullable": f.is_nullable()})
             })
             .collect();
-        println!("{}", serde_json::json!({"source": source.name(), "columns": columns}));
-        return Ok(());
+        return render::print(&format!("{}\n", serde_json::json!({"source": source.name(), "columns": columns})));
     }
     let mut table = Table::new(&["column", "type", "arrow", "nullable"]);
     for field in schema.fields() {
         let (own, arrow) = types(field);
         table.row(vec![field.name().clone(), own, arrow, if field.is_nullable() { "yes" } else { "no" }.into()]);
     }
-    print!("{}", table.render());
+    render::print(&table.render())?;
     for note in source.notes(Form::Typed) {
         eprintln!("note: {}{}", note.column.map(|c| format!("column {c:?}: ")).unwrap_or_default(), note.text);
     }
@@ -82,7 +81,7 @@ pub fn preview(matches: &ArgMatches, env: &Environment) -> Result<()> {
                 cells.push(shorten(&cell));
             }
             if json {
-                println!("{{{}}}", object.join(","));
+                render::print(&format!("{{{}}}\n", object.join(",")))?;
             } else {
                 table.row(cells);
             }
@@ -90,7 +89,7 @@ pub fn preview(matches: &ArgMatches, env: &Environment) -> Result<()> {
         left -= batch.num_rows().min(left);
     }
     if !json {
-        print!("{}", table.render());
+        render::print(&table.render())?;
     }
     Ok(())
 }

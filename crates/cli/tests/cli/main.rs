@@ -1,7 +1,14 @@
 //! The command line as a user meets it: exit code, standard output and standard error, whole.
 #![allow(clippy::unwrap_used)]
 
+mod commands;
+mod compressed;
+mod csv_cases;
+mod csv_sets;
 mod docs;
+mod durable;
+mod memory;
+mod pipes;
 mod postgres;
 mod postgres_crash;
 mod postgres_exact;
@@ -12,3 +19,4 @@ mod postgres_tables;
 mod postgres_values;
 mod runner;
 mod snapshots;
+mod values;

@@ -38,6 +38,11 @@ impl Ran {
     }
 }
 
+/// Whether the slow sets are wanted.
+pub fn full() -> bool {
+    std::env::var_os("HAUL_FULL").is_some()
+}
+
 /// A folder for one test, removed with it.
 pub struct Folder(tempfile::TempDir);
 
@@ -62,6 +67,21 @@ impl Folder {
     /// Reads a text file.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8(self.read(name)).unwrap()
+    }
+    /// Copies `from` to JSON Lines with these flags; gives the lines.
+    pub fn lines_of(&self, from: &str, flags: &[&str]) -> Vec<String> {
+        let mut arguments = vec!["copy", from, "lines.jsonl"];
+        arguments.extend(flags);
+        let ran = self.haul(&arguments).ok();
+        let lines: Vec<String> = self.text("lines.jsonl").lines().map(str::to_string).collect();
+        assert_eq!(ran.account().1, lines.len() as u64, "{ran:?}");
+        lines
+    }
+    /// What Python (standard library only) prints, run here.
+    pub fn python(&self, code: &str) -> String {
+        let output = Command::new("python3").args(["-c", code]).current_dir(self.0.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
     /// Names of the files in it, hidden ones too, sorted.
     pub fn names(&self) -> Vec<String> {

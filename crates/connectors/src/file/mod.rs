@@ -47,6 +47,9 @@ impl Connector for FileConnector {
     }
 
     fn sink_settings(&self, endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+        if !config::is_stdio(endpoint) {
+            target::not_a_folder(std::path::Path::new(&endpoint.path()?))?;
+        }
         Ok(vec![config::SINK, config::format_of(endpoint, None)?.write])
     }
 

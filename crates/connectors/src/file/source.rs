@@ -12,7 +12,7 @@ use haul_model::{
     Decoder, Emit, Encoding, Error, ErrorKind, Estimate, Form, Note, Position, Raw, ReadPlan, Reader, Reading, Rejects, Result, Settings,
     Source, Split,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,9 +75,13 @@ impl FileSource {
             }
         }
         if source.files.is_empty() {
-            return Err(Error::new(ErrorKind::Data, "the file is empty, so its columns are unknown")
-                .object(given)
-                .hint("an empty CSV still has its header line"));
+            let label: Arc<str> = first.display().to_string().into();
+            let body = without_rows(format, settings, &label)?.ok_or_else(|| {
+                Error::new(ErrorKind::Data, "the file is empty, so its columns are unknown")
+                    .object(given)
+                    .hint("an empty CSV still has its header line; --header id,name gives the names of a file without one")
+            })?;
+            source.files.push(FileInput { label, path: None, bytes: Some(0), compression: Compression::None, body });
         }
         Ok(source)
     }
@@ -97,8 +101,16 @@ impl FileSource {
         }
         let stream = ByteStream::pipe(stream);
         let (mut stream, compression) = inflate(stream, "-", settings)?;
-        let (body, sample) = records("-", &mut stream, format, settings, None)?
-            .ok_or_else(|| Error::new(ErrorKind::Data, "the input is empty, so its columns are unknown").object("-"))?;
+        let (body, sample) = match records("-", &mut stream, format, settings, None)? {
+            Some(found) => found,
+            None => match without_rows(format, settings, "-")? {
+                Some(body) => (body, Vec::new()),
+                None => {
+                    return Err(Error::new(ErrorKind::Data, "standard input is empty, so its columns are unknown")
+                        .hint("an empty CSV still has its header line"));
+                }
+            },
+        };
         stream.push_back(sample);
         if let Body::Records(records) = &body {
             *records.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -195,11 +207,18 @@ fn records(
     };
     let input: Arc<dyn RecordInput> = if is_csv {
         let mut settings = config::dialect(format, settings);
-        if let Some(columns) = columns {
-            // Later files give the first file's columns, by name.
-            settings.set("columns", quoted_list(columns));
+        let input = CsvInput::detect(&settings, sample, complete, label);
+        match columns {
+            None => Arc::new(input?),
+            Some(columns) => {
+                // Later files give the first file's columns, by name; a column that only they have is not dropped in silence.
+                if !settings.has("columns") {
+                    same_names(columns, &input?.schema(), label)?;
+                }
+                settings.set("columns", quoted_list(columns));
+                Arc::new(CsvInput::detect(&settings, sample, complete, label)?)
+            }
         }
-        Arc::new(CsvInput::detect(&settings, sample, complete, label)?)
     } else {
         let input = JsonlInput::detect(settings, sample, complete, label)?;
         match columns {
@@ -211,6 +230,16 @@ fn records(
         same_columns(columns, &input.schema(), label)?;
     }
     Ok(Some((Body::Records(Arc::new(Records { input, encoding, bom, pipe: Mutex::new(None) })), raw)))
+}
+
+/// An input without a byte: no rows, where the format has no header that would be missing.
+fn without_rows(format: &FormatSpec, settings: &Settings, label: &str) -> Result<Option<Body>> {
+    let input: Arc<dyn RecordInput> = match format.name {
+        "jsonl" => Arc::new(JsonlInput::detect(settings, b"", true, label)?),
+        _ => return Ok(None),
+    };
+    let nothing = ByteStream::pipe(Box::new(std::io::empty()));
+    Ok(Some(Body::Records(Arc::new(Records { input, encoding: None, bom: 0, pipe: Mutex::new(Some(nothing)) }))))
 }
 
 /// The encoding to turn into UTF-8, and the length of its BOM; `None` for UTF-8, whose BOM the format itself skips.
@@ -225,16 +254,23 @@ fn quoted_list(schema: &SchemaRef) -> String {
     schema.fields().iter().map(|f| format!("\"{}\"", f.name().replace('"', "\"\""))).collect::<Vec<_>>().join(",")
 }
 
-/// Files of one set must have the same columns; order does not matter where they are read by name.
+/// Files that are read by name must have the same names, in any order.
+fn same_names(first: &SchemaRef, here: &SchemaRef, label: &str) -> Result<()> {
+    let names = |s: &SchemaRef| s.fields().iter().map(|f| f.name().clone()).collect::<BTreeSet<_>>();
+    if names(first) == names(here) { Ok(()) } else { Err(other_columns(first, here, label)) }
+}
+
+/// Files that are read by position must have the same columns.
 fn same_columns(first: &SchemaRef, here: &SchemaRef, label: &str) -> Result<()> {
     let names = |s: &SchemaRef| s.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect::<Vec<_>>();
-    if names(first) == names(here) {
-        return Ok(());
-    }
+    if names(first) == names(here) { Ok(()) } else { Err(other_columns(first, here, label)) }
+}
+
+fn other_columns(first: &SchemaRef, here: &SchemaRef, label: &str) -> Error {
     let list = |s: &SchemaRef| s.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
-    Err(Error::new(ErrorKind::Schema, format!("its columns ({}) differ from the first file's ({})", list(here), list(first)))
+    Error::new(ErrorKind::Schema, format!("its columns ({}) differ from the first file's ({})", list(here), list(first)))
         .object(label)
-        .hint("copy files with other columns in a run of their own, or name the common ones with --columns"))
+        .hint("copy files with other columns in a run of their own, or name the common ones with --columns")
 }
 
 impl Source for FileSource {

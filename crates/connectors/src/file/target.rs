@@ -74,10 +74,8 @@ impl StreamTarget {
 /// # Errors
 /// `NotFound`, `Exists`, `Permission`.
 pub fn check(path: &Path, must_be_new: bool) -> Result<()> {
+    not_a_folder(path)?;
     let name = path.display().to_string();
-    if path.is_dir() {
-        return Err(Error::new(ErrorKind::Exists, "is a folder").object(name).hint("name a file in it, for example out.jsonl"));
-    }
     if must_be_new && path.exists() {
         return Err(Error::new(ErrorKind::Exists, "the file exists").object(name).hint("use --mode replace to replace it"));
     }
@@ -90,6 +88,20 @@ pub fn check(path: &Path, must_be_new: bool) -> Result<()> {
     rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
         .or_else(|e| if is_special(path) { Ok(()) } else { Err(e) })
         .map_err(|e| Error::io(folder.display().to_string(), "cannot write into the folder", e.into()))
+}
+
+/// Refuses a folder in place of a file.
+///
+/// # Errors
+/// `Exists`.
+pub fn not_a_folder(path: &Path) -> Result<()> {
+    if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        let example = path.join("out.jsonl");
+        return Err(Error::new(ErrorKind::Config, "is a folder")
+            .object(path.display().to_string())
+            .hint(format!("name a file in it, for example {}", example.display())));
+    }
+    Ok(())
 }
 
 /// Whether the path is there and is not a regular file (a FIFO, `/dev/null`, a socket's pipe).

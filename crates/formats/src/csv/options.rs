@@ -82,6 +82,12 @@ static WRITE: &[Setting] = &[
         "none",
         "Quote first values that start with this byte, for readers that take such lines for comments.",
     ),
+    Setting::new(
+        "csv",
+        Kind::Text,
+        r#"{"nested":"json"}"#,
+        r#"How nested values (objects, lists) are written: `{"nested":"json"}`, one column of JSON text. `flatten` is refused."#,
+    ),
     Setting::new("bom", Kind::Bool, "false", "Start with a UTF-8 byte order mark, for spreadsheet programs."),
 ];
 

@@ -23,6 +23,7 @@ impl CsvOutput {
     /// `Schema`: no columns at all.
     pub fn new(settings: &Settings, schema: SchemaRef) -> Result<Self> {
         let options = WriteOptions::parse(settings)?;
+        check_nested(settings.text("csv"))?;
         if schema.fields().is_empty() {
             return Err(Error::new(ErrorKind::Schema, "a CSV file needs at least one column"));
         }
@@ -31,6 +32,20 @@ impl CsvOutput {
         }
         let header = header(&options, &schema)?;
         Ok(Self { options: Arc::new(options), schema, header })
+    }
+}
+
+/// `csv={"nested":"json"}` is how nested values are written; nothing else is there to choose.
+fn check_nested(setting: Option<&str>) -> Result<()> {
+    let Some(text) = setting else { return Ok(()) };
+    let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    match compact.as_str() {
+        "{}" | r#"{"nested":"json"}"# => Ok(()),
+        r#"{"nested":"flatten"}"# => {
+            Err(Error::new(ErrorKind::Unsupported, "nested values cannot be spread over several CSV columns")
+                .hint("leave it out: they are written as JSON text, and nothing is lost"))
+        }
+        _ => Err(Error::new(ErrorKind::Config, format!("setting \"csv\" is {{\"nested\":\"json\"}}, not {text:?}"))),
     }
 }
 
