@@ -90,6 +90,12 @@ impl ByteStream {
     /// Turns another encoding into UTF-8.
     pub fn transcode(mut self, transcoder: Transcoder) -> Self {
         self.transcoder = Some(transcoder);
+        // What a skip has read too far is not decoded yet.
+        let ready = std::mem::take(&mut self.ready);
+        if !ready.is_empty() {
+            let rest = self.ahead.split_off(self.ahead_used);
+            self.push_back([ready, rest].concat());
+        }
         self
     }
 
