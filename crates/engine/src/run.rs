@@ -65,7 +65,7 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
     }
 }
 
-/// Before anything becomes visible: what was read is what was sent, rejected or filtered.
+/// Before anything becomes visible: what was read is what was sent, rejected or filtered, and something is left.
 fn balance_before_finish(progress: &Progress) -> Result<()> {
     let c = progress.counts();
     if c.read != c.sent + c.rejected + c.filtered {
@@ -73,6 +73,10 @@ fn balance_before_finish(progress: &Progress) -> Result<()> {
             "rows do not add up: read {} but sent {} + rejected {} + filtered {}; nothing was made visible",
             c.read, c.sent, c.rejected, c.filtered
         )));
+    }
+    if c.rejected > 0 && c.sent == 0 {
+        return Err(Error::new(ErrorKind::Data, format!("every row was rejected: {} of {}", c.rejected, c.read))
+            .hint("the target is as it was; --rejects FILE tells the reasons"));
     }
     Ok(())
 }
