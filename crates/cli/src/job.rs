@@ -46,13 +46,15 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
         if let Some((_, value)) = flags.iter().find(|(n, _)| n == key)
             && endpoint.get(key).is_none()
         {
-            endpoint.query.push((key.to_string(), value.clone()));
+            let mut named = endpoint.clone();
+            named.query.push((key.to_string(), value.clone()));
+            // A database has no format; the flag is meant for the other end then.
+            if accepts(&specs_of(connector, side, &named)?, key) {
+                endpoint = named;
+            }
         }
     }
-    let specs = match side {
-        Side::Source => connector.source_settings(&endpoint),
-        Side::Sink => connector.sink_settings(&endpoint),
-    }?;
+    let specs = specs_of(connector, side, &endpoint)?;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in flags {
         // Which columns, is said to the source; the target maps them by name.
@@ -71,6 +73,13 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
     let pairs = pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).filter(|(n, v)| !(*n == "columns" && v.eq_ignore_ascii_case("auto")));
     let settings = Settings::resolve(&specs, pairs, connector.spec().name)?;
     Ok(End { endpoint, connector, settings })
+}
+
+fn specs_of(connector: &'static dyn Connector, side: Side, endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+    match side {
+        Side::Source => connector.source_settings(endpoint),
+        Side::Sink => connector.sink_settings(endpoint),
+    }
 }
 
 fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
@@ -121,10 +130,7 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
 
 /// Hands a job setting on to an end that has one of the same name.
 fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
-    let specs = match side {
-        Side::Source => end.connector.source_settings(&end.endpoint),
-        Side::Sink => end.connector.sink_settings(&end.endpoint),
-    }?;
+    let specs = specs_of(end.connector, side, &end.endpoint)?;
     if let Some(setting) = specs.iter().flat_map(|s| s.iter()).find(|s| s.name == name) {
         setting.check(value)?;
         end.settings.set(setting.name, value);

@@ -71,6 +71,11 @@ pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Do
         .transpose()?
         .map(|file| RejectLog::new(Box::new(std::io::BufWriter::new(file))));
     let plan = haul_engine::plan(&mut job)?;
+    // What will not arrive is said before anything moves.
+    for note in plan.notes.iter().filter(|note| note.lossy) {
+        let column = note.column.as_ref().map(|c| format!("column {c:?}: ")).unwrap_or_default();
+        eprintln!("note: {column}{}", note.text);
+    }
     let progress = Arc::new(Progress::default());
     let display = show(Style::of(settings.choice("progress").as_deref()), &plan.source, progress.clone());
     let outcome = haul_engine::run(&mut job, &plan, &env.stop, &progress, rejects.as_ref());
