@@ -194,8 +194,12 @@ fn records(
         }
     };
     let input: Arc<dyn RecordInput> = if is_csv {
+        let chosen = settings.has("columns");
         let mut settings = config::dialect(format, settings);
         if let Some(columns) = columns {
+            if !chosen {
+                no_more_columns(columns, &CsvInput::detect(&settings, sample, complete, label)?.schema(), label)?;
+            }
             // Later files give the first file's columns, by name.
             settings.set("columns", quoted_list(columns));
         }
@@ -223,6 +227,18 @@ fn foreign_encoding(raw: &[u8], settings: &Settings) -> Result<(Option<TextEncod
 
 fn quoted_list(schema: &SchemaRef) -> String {
     schema.fields().iter().map(|f| format!("\"{}\"", f.name().replace('"', "\"\""))).collect::<Vec<_>>().join(",")
+}
+
+/// A column that only a later file has must not be left out in silence.
+fn no_more_columns(first: &SchemaRef, here: &SchemaRef, label: &str) -> Result<()> {
+    match here.fields().iter().find(|field| first.index_of(field.name()).is_err()) {
+        Some(extra) if first.fields().iter().all(|field| here.index_of(field.name()).is_ok()) => {
+            Err(Error::new(ErrorKind::Schema, format!("a column {:?} that the first file does not have", extra.name()))
+                .object(label)
+                .hint("copy files with other columns in a run of their own, or name the common ones with --columns"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Files of one set must have the same columns; order does not matter where they are read by name.
