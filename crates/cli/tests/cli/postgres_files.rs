@@ -155,7 +155,6 @@ fn csv_24_several_files_go_by_name() {
     std::fs::remove_file(file).unwrap();
 }
 
-
 #[test]
 fn csv_26_separators_that_overlap_are_refused_or_round_trip() {
     let site = Site::new("create table t (a text, b text); insert into t values ('t,n,g', 'a'), (null, null), ('NA', ''), ('n', 'N')");
