@@ -43,7 +43,7 @@ fn op_01_g_a_full_disk() {
         assert!(ran.err.contains("No space left on device") && ran.err.contains("public.old"), "{}", ran.err);
         assert_eq!(site.sql("select * from old"), "1|old", "{mode}");
         assert_eq!(site.sql("select count(*) from pg_class where relname like 'haul%'"), "0", "{mode}");
-        site.sql("truncate old; insert into old values (1, 'old')");
+        site.sql("truncate old; checkpoint; insert into old values (1, 'old')");
     }
 }
 
