@@ -49,10 +49,7 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
         endpoint.query.push(("format".to_string(), value.clone()));
         used.push("format".to_string());
     }
-    let specs = match side {
-        Side::Source => connector.source_settings(&endpoint),
-        Side::Sink => connector.sink_settings(&endpoint),
-    }?;
+    let specs = specs_of(connector, side, &endpoint)?;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in flags {
         // Which columns, is said to the source; the target maps them by name.
@@ -113,6 +110,14 @@ fn flags_by_side(from: &str, to: &str, flags: &Given) -> Result<(Given, Given)> 
     Ok((source, sink))
 }
 
+/// The settings that an end understands.
+fn specs_of(connector: &'static dyn Connector, side: Side, endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
+    match side {
+        Side::Source => connector.source_settings(endpoint),
+        Side::Sink => connector.sink_settings(endpoint),
+    }
+}
+
 fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
     specs.iter().flat_map(|s| s.iter()).any(|s| s.answers_to(name))
 }
@@ -162,10 +167,7 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
 
 /// Hands a job setting on to an end that has one of the same name.
 fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
-    let specs = match side {
-        Side::Source => end.connector.source_settings(&end.endpoint),
-        Side::Sink => end.connector.sink_settings(&end.endpoint),
-    }?;
+    let specs = specs_of(end.connector, side, &end.endpoint)?;
     if let Some(setting) = specs.iter().flat_map(|s| s.iter()).find(|s| s.name == name) {
         setting.check(value)?;
         end.settings.set(setting.name, value);

@@ -28,7 +28,8 @@ pub fn print(text: &str) -> Result<()> {
 pub fn exit_code(error: &Error) -> u8 {
     match error.kind() {
         kind if kind.is_usage() => 2,
-        ErrorKind::Cancelled => 130,
+        // A server that ends a session is a failure; only the user's own Ctrl-C is not.
+        ErrorKind::Cancelled if error.code_text().is_none() => 130,
         _ => 1,
     }
 }

@@ -219,6 +219,11 @@ impl<'a> Worker<'a> {
         if error.kind() == ErrorKind::Cancelled || error.place().row_in_chunk.is_none() && !is_row_error(&error) {
             return error;
         }
+        // A row number without the name of what it counts helps nobody.
+        let error = match error.place().row_in_chunk {
+            Some(_) => error.object(self.shared.plan.source.as_str()),
+            None => error,
+        };
         let before = records_before(&lane.order, self.chunk.seq, || self.shared.failure.is_set());
         let in_parts = self.shared.plan.read.network && self.shared.plan.read.splits.len() > 1;
         match before {

@@ -65,7 +65,7 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
     }
 }
 
-/// Before anything becomes visible: what was read is what was sent, rejected or filtered.
+/// Before anything becomes visible: what was read is what was sent, rejected or filtered, and something is left.
 fn balance_before_finish(progress: &Progress) -> Result<()> {
     let c = progress.counts();
     if c.read != c.sent + c.rejected + c.filtered {

@@ -100,7 +100,9 @@ fn open_rejects(path: &str, plan: &Plan, settings: &Settings) -> Result<RejectLo
         .chain(settings.text("json_schema").map(|s| (s, "the schema")))
     {
         if same_file(Path::new(path), Path::new(used)) {
-            return Err(Error::new(ErrorKind::Config, format!("--rejects names {what}")).object(path).hint("give the rejected rows a file of their own"));
+            return Err(Error::new(ErrorKind::Config, format!("--rejects names {what}"))
+                .object(path)
+                .hint("give the rejected rows a file of their own"));
         }
     }
     let file = std::fs::File::create(path).map_err(|e| Error::io(path, "cannot create the file for rejected rows", e))?;

@@ -105,7 +105,10 @@ fn prove(folder: &Path, rows: u64) -> Result<()> {
             return Err(Error::new(ErrorKind::Data, "is not the CSV that went in").object(name));
         }
     }
-    render::print(&format!("proof: {} rows each way, and all three CSV files that came back are byte for byte the one that went in\n", render::count(rows)))?;
+    render::print(&format!(
+        "proof: {} rows each way, and all three CSV files that came back are byte for byte the one that went in\n",
+        render::count(rows)
+    ))?;
     Ok(())
 }
 

@@ -64,7 +64,10 @@ fn results_as_json() {
     dir.write("a.csv", "id,name\n1,Ann\n2\n");
     let ran = dir.line("copy a.csv o.jsonl --json --on-error reject").ok();
     let result = json(&ran.out);
-    assert_eq!((&result["status"], &result["rows_read"], &result["rows_written"], &result["rows_rejected"]), (&"ok".into(), &2.into(), &1.into(), &1.into()));
+    assert_eq!(
+        (&result["status"], &result["rows_read"], &result["rows_written"], &result["rows_rejected"]),
+        (&"ok".into(), &2.into(), &1.into(), &1.into())
+    );
     assert_eq!(result["bytes_written"], dir.read("o.jsonl").len());
     let ran = dir.line("copy a.csv o.jsonl --json").failed();
     let result = json(&ran.out);

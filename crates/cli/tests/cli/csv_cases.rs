@@ -81,8 +81,7 @@ fn csv_05_bad_rows_leave_their_neighbours_alone() {
     }
     dir.write("a.csv", &text);
     let cut = rows / 1000;
-    let expected: Vec<String> =
-        (1..=rows).filter(|id| id % 1000 != 0).map(|id| format!(r#"{{"id":"{id}","a":"x","b":"y"}}"#)).collect();
+    let expected: Vec<String> = (1..=rows).filter(|id| id % 1000 != 0).map(|id| format!(r#"{{"id":"{id}","a":"x","b":"y"}}"#)).collect();
     for flags in [&[][..], &["--rejects", "bad.jsonl"], &["--batch-size", "100"], &["--rejects", "bad.jsonl", "--budget", "1MiB"]] {
         let mut arguments = vec!["copy", "a.csv", "lines.jsonl", "--on-error", "reject"];
         arguments.extend(flags);
@@ -153,7 +152,9 @@ fn csv_11_null_and_empty_stay_different() {
     let dir = Folder::new();
     let text = "id,t,n\n1,,\n2,\"\",5\n3,NULL,6\n4,\"NULL\",7\n5,\\N,8\n";
     dir.write("a.csv", text);
-    let t = |lines: &[String]| lines.iter().map(|l| l.split("\"t\":").nth(1).unwrap().split(",\"n\"").next().unwrap().to_string()).collect::<Vec<_>>();
+    let t = |lines: &[String]| {
+        lines.iter().map(|l| l.split("\"t\":").nth(1).unwrap().split(",\"n\"").next().unwrap().to_string()).collect::<Vec<_>>()
+    };
     assert_eq!(t(&dir.lines_of("a.csv", &[])), ["null", "\"\"", "\"NULL\"", "\"NULL\"", "\"\\\\N\""]);
     assert_eq!(t(&dir.lines_of("a.csv", &["--null", "NULL"])), ["null", "\"\"", "null", "\"NULL\"", "\"\\\\N\""]);
     assert_eq!(t(&dir.lines_of("a.csv", &["--empty", "string"]))[0], "\"\"");
@@ -345,7 +346,13 @@ fn csv_26_settings_that_cannot_work_are_refused_before_writing() {
         assert_eq!(ran.code, 2, "{bad:?} {ran:?}");
         assert!(!dir.path("o.csv").exists());
     }
-    for good in [&["--delimiter", "n"][..], &["--delimiter", "\\"], &["--delimiter", "tab", "--null", "n"], &["--null", "NA"], &["--delimiter", "|"]] {
+    for good in [
+        &["--delimiter", "n"][..],
+        &["--delimiter", "\\"],
+        &["--delimiter", "tab", "--null", "n"],
+        &["--null", "NA"],
+        &["--delimiter", "|"],
+    ] {
         let mut out = vec!["copy", "a.jsonl", "o.csv"];
         out.extend(good);
         dir.haul(&out).ok();

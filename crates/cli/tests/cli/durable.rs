@@ -28,12 +28,9 @@ fn fs_01_kill_9_at_any_moment() {
     let dir = Folder::new();
     let rows: u64 = if full() { 500_000 } else { 60_000 };
     dir.haul(&["generate", "bench", "a.csv", "--rows", &rows.to_string()]).ok();
-    for (target, flags) in [
-        ("o.jsonl", &[][..]),
-        ("o.parquet", &["--cast", "id:bigint,amount:double"]),
-        ("o.csv.gz", &[]),
-        ("o.jsonl.zst", &[]),
-    ] {
+    for (target, flags) in
+        [("o.jsonl", &[][..]), ("o.parquet", &["--cast", "id:bigint,amount:double"]), ("o.csv.gz", &[]), ("o.jsonl.zst", &[])]
+    {
         let mut arguments = vec!["copy", "a.csv", target];
         arguments.extend(flags);
         let started = Instant::now();

@@ -34,7 +34,9 @@ fn op_05_a_large_csv_in_little_memory() {
 fn op_05_csv_25_one_huge_field() {
     let dir = Folder::new();
     let megabytes = if full() { 300 } else { 80 };
-    dir.python(&format!("f=open('a.csv','w');f.write('id,t\\n1,\"');[f.write('x'*1000000) for _ in range({megabytes})];f.write('\"\\n2,y\\n')"));
+    dir.python(&format!(
+        "f=open('a.csv','w');f.write('id,t\\n1,\"');[f.write('x'*1000000) for _ in range({megabytes})];f.write('\"\\n2,y\\n')"
+    ));
     let limited = |limit: &str| {
         // Address space limited by the shell: more than that fails.
         let line = format!("ulimit -v 700000; exec '{}' copy a.csv o.jsonl --max-row-bytes {limit}", env!("CARGO_BIN_EXE_haul"));

@@ -105,7 +105,13 @@ fn fifos_in_and_out() {
 #[test]
 fn a_line_goes_through_before_the_pipe_ends() {
     let dir = Folder::new();
-    let mut child = dir.command(&["copy", "-?format=csv", "-?format=jsonl"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = dir
+        .command(&["copy", "-?format=csv", "-?format=jsonl"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"id,name\n1,Ann\n2,Bob\n").unwrap();
     drop(input);
@@ -116,7 +122,13 @@ fn a_line_goes_through_before_the_pipe_ends() {
 fn ctrl_c_ends_a_run_that_waits_for_a_silent_pipe() {
     let dir = Folder::new();
     dir.write("o.jsonl", "old\n");
-    let mut child = dir.command(&["copy", "-?format=csv", "o.jsonl"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = dir
+        .command(&["copy", "-?format=csv", "o.jsonl"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"id\n1\n").unwrap();
     std::thread::sleep(Duration::from_millis(300));

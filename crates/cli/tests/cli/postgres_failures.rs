@@ -14,7 +14,7 @@ fn op_01_no_success_with_missing_rows() {
         .collect();
     site.dir.write("a.csv", &text);
     let ran = site.copy("a.csv", ":t", "").failed();
-    assert!(ran.err.contains("a.csv, line 124") && ran.err.contains("column \"n\"") && ran.err.contains("1,213"), "{}", ran.err);
+    assert!(ran.err.contains("a.csv, line 124") && ran.err.contains("column \"n\"") && ran.err.contains("comma"), "{}", ran.err);
     assert_eq!(site.sql("select count(*) from t"), "0");
     let ran = site.copy("a.csv", ":t", "--on-error reject --rejects r.jsonl").ok();
     assert_eq!(ran.account(), (10_000, 9_999, 1));
@@ -43,7 +43,7 @@ fn op_01_g_a_full_disk() {
         assert!(ran.err.contains("No space left on device") && ran.err.contains("public.old"), "{}", ran.err);
         assert_eq!(site.sql("select * from old"), "1|old", "{mode}");
         assert_eq!(site.sql("select count(*) from pg_class where relname like 'haul%'"), "0", "{mode}");
-        site.sql("vacuum full old");
+        site.sql("truncate old; checkpoint; insert into old values (1, 'old')");
     }
 }
 

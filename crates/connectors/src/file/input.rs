@@ -6,8 +6,11 @@ use haul_formats::csv::Transcoder;
 use haul_model::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A stream of decoded bytes.
 pub struct ByteStream {
@@ -90,6 +93,12 @@ impl ByteStream {
     /// Turns another encoding into UTF-8.
     pub fn transcode(mut self, transcoder: Transcoder) -> Self {
         self.transcoder = Some(transcoder);
+        // What a skip has read too far is not decoded yet.
+        let ready = std::mem::take(&mut self.ready);
+        if !ready.is_empty() {
+            let rest = self.ahead.split_off(self.ahead_used);
+            self.push_back([ready, rest].concat());
+        }
         self
     }
 
@@ -145,6 +154,37 @@ impl ByteStream {
             Inner::Stream(stream) => read_stream(stream.as_mut(), buffer),
         };
         got.map_err(into_error)
+    }
+}
+
+/// Standard input that can be left: a silent pipe must not keep Ctrl-C waiting. Not buffered, so that nothing hides from `poll`.
+pub struct StandardInput {
+    stop: Arc<AtomicBool>,
+}
+
+impl StandardInput {
+    /// Standard input, until `stop` is set.
+    pub fn new(stop: Arc<AtomicBool>) -> Self {
+        Self { stop }
+    }
+}
+
+impl Read for StandardInput {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let handle = std::io::stdin();
+        let input = handle.as_fd();
+        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        loop {
+            if self.stop.load(Relaxed) {
+                return Err(std::io::Error::other(Error::new(ErrorKind::Cancelled, "stopped by the user")));
+            }
+            let mut heard = [rustix::event::PollFd::new(&input, rustix::event::PollFlags::IN)];
+            match rustix::event::poll(&mut heard, Some(&pause)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(rustix::io::read(input, buffer)?),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 

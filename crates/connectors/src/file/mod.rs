@@ -53,9 +53,9 @@ impl Connector for FileConnector {
         Ok(vec![config::SINK, config::format_of(endpoint, None)?.write])
     }
 
-    fn source(&self, endpoint: &Endpoint, settings: &Settings, _env: &Environment) -> Result<Box<dyn Source>> {
+    fn source(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Source>> {
         if config::is_stdio(endpoint) {
-            return Ok(Box::new(FileSource::pipe(Box::new(std::io::stdin()), settings)?));
+            return Ok(Box::new(FileSource::pipe(Box::new(input::StandardInput::new(env.stop.clone())), settings)?));
         }
         let path = endpoint.path()?;
         Ok(Box::new(FileSource::files(config::expand(&path)?, &path, settings)?))

@@ -8,7 +8,10 @@ use haul_model::{
 };
 use std::path::Path;
 
-fn ends(path: &Path, more: &[(&str, &str)], write: bool) -> (Option<Box<dyn Sink>>, Option<Box<dyn Source>>) {
+/// One of the two, as asked for.
+type Ends = (Option<Box<dyn Sink>>, Option<Box<dyn Source>>);
+
+fn ends(path: &Path, more: &[(&str, &str)], write: bool) -> Ends {
     let endpoint = Endpoint::parse(path.to_str().unwrap()).unwrap();
     let specs = if write { FileConnector.sink_settings(&endpoint) } else { FileConnector.source_settings(&endpoint) }.unwrap();
     let settings = Settings::resolve(&specs, more.iter().copied(), "file").unwrap();

@@ -41,10 +41,8 @@ fn check_nested(setting: Option<&str>) -> Result<()> {
     let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     match compact.as_str() {
         "{}" | r#"{"nested":"json"}"# => Ok(()),
-        r#"{"nested":"flatten"}"# => {
-            Err(Error::new(ErrorKind::Unsupported, "nested values cannot be spread over several CSV columns")
-                .hint("leave it out: they are written as JSON text, and nothing is lost"))
-        }
+        r#"{"nested":"flatten"}"# => Err(Error::new(ErrorKind::Unsupported, "nested values cannot be spread over several CSV columns")
+            .hint("leave it out: they are written as JSON text, and nothing is lost")),
         _ => Err(Error::new(ErrorKind::Config, format!("setting \"csv\" is {{\"nested\":\"json\"}}, not {text:?}"))),
     }
 }
