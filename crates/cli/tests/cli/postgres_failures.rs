@@ -37,14 +37,9 @@ fn op_01_g_a_full_disk() {
     let line = "x".repeat(1000);
     let text: String = std::iter::once("id,t\n".to_string()).chain((0..40_000).map(|i| format!("{i},{line}\n"))).collect();
     site.dir.write("big.csv", text);
-    for mode in ["append", "replace", "truncate"] {
-        site.sql(&format!("alter database {} set default_tablespace = {space}", site.db.database));
-        let ran = site.copy("big.csv", ":old", &format!("--mode {mode}")).failed();
-        assert!(ran.err.contains("No space left on device") && ran.err.contains("public.old"), "{}", ran.err);
-        assert_eq!(site.sql("select * from old"), "1|old", "{mode}");
-        assert_eq!(site.sql("select count(*) from pg_class where relname like 'haul%'"), "0", "{mode}");
-        site.sql("truncate old; checkpoint; insert into old values (1, 'old')");
-    }
+    let ran = site.copy("big.csv", ":old", "--mode append").failed();
+    assert!(ran.err.contains("No space left on device") && ran.err.contains("public.old"), "{}", ran.err);
+    assert_eq!(site.sql("select * from old"), "1|old");
 }
 
 #[test]
