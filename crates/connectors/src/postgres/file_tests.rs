@@ -8,24 +8,25 @@ use haul_model::{
 };
 use std::path::Path;
 
-/// One of the two, as asked for.
-type Ends = (Option<Box<dyn Sink>>, Option<Box<dyn Source>>);
+fn environment() -> Environment {
+    Environment { run_id: "t".into(), ..Environment::default() }
+}
 
-fn ends(path: &Path, more: &[(&str, &str)], write: bool) -> Ends {
+fn sink(path: &Path) -> Box<dyn Sink> {
     let endpoint = Endpoint::parse(path.to_str().unwrap()).unwrap();
-    let specs = if write { FileConnector.sink_settings(&endpoint) } else { FileConnector.source_settings(&endpoint) }.unwrap();
+    FileConnector.sink(&endpoint, &Settings::default(), &environment()).unwrap()
+}
+
+fn source(path: &Path, more: &[(&str, &str)]) -> Box<dyn Source> {
+    let endpoint = Endpoint::parse(path.to_str().unwrap()).unwrap();
+    let specs = FileConnector.source_settings(&endpoint).unwrap();
     let settings = Settings::resolve(&specs, more.iter().copied(), "file").unwrap();
-    let env = Environment { run_id: "t".into(), ..Environment::default() };
-    if write {
-        (Some(FileConnector.sink(&endpoint, &settings, &env).unwrap()), None)
-    } else {
-        (None, Some(FileConnector.source(&endpoint, &settings, &env).unwrap()))
-    }
+    FileConnector.source(&endpoint, &settings, &environment()).unwrap()
 }
 
 /// Writes a table to a file; the first refusal is the error.
 fn export(db: &mut TestDb, table: &str, path: &Path, on_lossy: OnLossy) -> Result<()> {
-    let mut sink = ends(path, &[], true).0.unwrap();
+    let mut sink = sink(path);
     let (rows, _) = db.read(table, "id", sink.form(), on_lossy)?;
     sink.plan(&Incoming { source: table.into(), schema: rows[0].batch.schema(), pass_through: None })?;
     sink.begin()?;
@@ -47,7 +48,7 @@ fn export(db: &mut TestDb, table: &str, path: &Path, on_lossy: OnLossy) -> Resul
 
 /// Reads a file as the PostgreSQL sink would have it.
 fn import(path: &Path, more: &[(&str, &str)]) -> Vec<Rows> {
-    let mut source = ends(path, more, false).1.unwrap();
+    let mut source = source(path, more);
     let plan = source.plan(&Reading { pass_through: None, form: Form::Text, degree: 1 }).unwrap();
     let mut decoder = source.decoder(Form::Text).unwrap();
     let mut all = Vec::new();
