@@ -147,7 +147,7 @@ fn splits_read_one_after_another_stay_in_order_across_their_borders() {
 #[test]
 fn a_row_is_numbered_from_the_start_of_its_split() {
     let error = execute(source(4, 5, 10).lanes(1), vec![Box::new(Only(113))], MemorySink::new(), wide(), None).unwrap_err();
-    assert_eq!(error.to_string(), "row 14, column \"id\": 113 is bad");
+    assert_eq!(error.to_string(), "memory, row 14, column \"id\": 113 is bad");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn the_first_bad_row_in_source_order_is_the_one_reported() {
     for _ in 0..20 {
         let slow = FaultySource::new(source(1, 40, 3).lanes(1), &[(At::Read(5), Fault::Delay(Duration::from_millis(2)))]);
         let error = execute(slow, vec![Box::new(Every { n: 13, drop: false })], MemorySink::new(), wide(), None).unwrap_err();
-        assert_eq!(error.to_string(), "row 1, column \"id\": 0 is bad");
+        assert_eq!(error.to_string(), "memory, row 1, column \"id\": 0 is bad");
     }
 }
 
