@@ -152,6 +152,9 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
             share(&mut sink_end, Side::Sink, shared, &value)?;
         }
     }
+    if settings.flag("infer", false) {
+        can_be_read_twice(&source_end)?;
+    }
     let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
     let transforms = transforms(&source_end, &sink_end, &settings, env)?;
     let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
@@ -237,13 +240,18 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     Ok(out)
 }
 
-/// `--infer`: reads a sample through a second instance of the source. Columns whose type was `given` are left alone.
-fn inferred(end: &End, env: &Environment, before: &[Box<dyn Transform>], given: &[String]) -> Result<Box<dyn Transform>> {
+/// A pipe gives its rows once, so no sample can be taken first.
+fn can_be_read_twice(end: &End) -> Result<()> {
     let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
     if end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)) {
         return Err(Error::new(ErrorKind::Unsupported, "--infer reads a sample first, which a pipe cannot give twice")
             .hint("name the types with --cast, or write the input to a file first"));
     }
+    Ok(())
+}
+
+/// `--infer`: reads a sample through a second instance of the source. Columns whose type was `given` are left alone.
+fn inferred(end: &End, env: &Environment, before: &[Box<dyn Transform>], given: &[String]) -> Result<Box<dyn Transform>> {
     let mut second = end.connector.source(&end.endpoint, &end.settings, env)?;
     let sample = crate::sample::rows(second.as_mut(), haul_model::Form::Text, 20_000)?;
     Ok(Box::new(Cast::new(infer_after(sample, before, given)?, AskedBy::Sample)))

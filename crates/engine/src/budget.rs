@@ -36,7 +36,7 @@ impl Budget {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && *used + bytes > self.limit {
             if stopping() {
-                return Err(Error::new(ErrorKind::Cancelled, "stopped"));
+                return Err(Error::new(ErrorKind::Cancelled, "stopped by the user"));
             }
             used = self.freed.wait_timeout(used, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner).0;
         }

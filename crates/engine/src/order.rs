@@ -55,7 +55,7 @@ impl Order {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.next != seq {
             if failed() {
-                return Err(Error::new(ErrorKind::Cancelled, "stopped"));
+                return Err(Error::new(ErrorKind::Cancelled, "stopped by the user"));
             }
             state = self.moved.wait_timeout(state, Duration::from_millis(50)).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -24,6 +24,10 @@ fn op_05_a_large_csv_in_little_memory() {
         let (small, big) = (peak(&dir, &["small.csv", target]), peak(&dir, &["big.csv", target]));
         assert!(big < 64 && big <= small * 6 / 5 + 4, "{target}: {small} MiB for a quarter, {big} MiB for the whole");
     }
+    for source in ["o.jsonl.gz", "o.csv.zst", "o.jsonl"] {
+        let big = peak(&dir, &[source, "back.jsonl"]);
+        assert!(big < 64, "from {source}: {big} MiB");
+    }
     let big = peak(&dir, &["big.csv", "o.parquet", "--cast", "id:bigint,amount:double"]);
     assert!(big < 192, "Parquet: {big} MiB");
     let big = peak(&dir, &["o.parquet", "o.jsonl"]);

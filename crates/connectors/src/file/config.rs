@@ -12,7 +12,7 @@ const FORMAT: Setting = Setting::new(
     "format",
     Kind::Text,
     "by extension",
-    "csv, tsv, jsonl (also json, raw, ndjson: one JSON object a line), parquet, arrow. Needed where the name does not say it.",
+    "csv, tsv, jsonl (also json, raw, ndjson: one JSON object a line), parquet, arrow. Needed where the name does not say it; as a flag it is for those ends only.",
 );
 /// Settings for reading, beside the format's.
 pub static SOURCE: &[Setting] = &[

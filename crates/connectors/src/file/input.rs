@@ -92,6 +92,12 @@ impl ByteStream {
 
     /// Turns another encoding into UTF-8.
     pub fn transcode(mut self, transcoder: Transcoder) -> Self {
+        // What was skipped over so far was not transcoded, so what came with it is not either.
+        let mut front = std::mem::take(&mut self.ready);
+        if !front.is_empty() {
+            front.extend_from_slice(&self.ahead[self.ahead_used..]);
+            self.push_back(front);
+        }
         self.transcoder = Some(transcoder);
         // What a skip has read too far is not decoded yet.
         let ready = std::mem::take(&mut self.ready);

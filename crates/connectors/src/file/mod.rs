@@ -50,7 +50,8 @@ impl Connector for FileConnector {
         if !config::is_stdio(endpoint) {
             target::not_a_folder(std::path::Path::new(&endpoint.path()?))?;
         }
-        Ok(vec![config::SINK, config::format_of(endpoint, None)?.write])
+        // A container's own settings win: its `compression=` is of another kind.
+        Ok(vec![config::format_of(endpoint, None)?.write, config::SINK])
     }
 
     fn source(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Source>> {

@@ -55,12 +55,8 @@ impl RecordReader {
         }
     }
 
-    /// Reads more into the buffer; `false` at the end of the input.
+    /// Reads more into the free room of the buffer; `false` at the end of the input.
     fn fill(&mut self) -> Result<bool> {
-        let room = self.buffer.capacity() - self.buffer.len();
-        if room < CHUNK / 4 {
-            self.buffer.reserve(self.buffer.len().max(CHUNK) - room.min(CHUNK / 4));
-        }
         let got = self.stream.read_into(&mut self.buffer).map_err(|e| e.object(self.object.as_ref()))?;
         self.ended |= got == 0;
         Ok(got > 0)
@@ -83,8 +79,8 @@ impl RecordReader {
 
 impl Reader for RecordReader {
     fn next(&mut self) -> Result<Next> {
-        if self.buffer.capacity() == 0 {
-            self.buffer.reserve(CHUNK);
+        if self.buffer.capacity() - self.buffer.len() < CHUNK / 4 {
+            self.buffer.reserve_exact(CHUNK);
         }
         loop {
             while !self.ended && self.buffer.len() < self.buffer.capacity() && self.fill()? {
@@ -104,7 +100,9 @@ impl Reader for RecordReader {
                     if self.seen as u64 > self.max_row {
                         return Err(self.too_long());
                     }
-                    self.buffer.reserve(self.buffer.len().max(CHUNK));
+                    // Doubled, but not far past the longest record allowed.
+                    let most = (self.max_row as usize).saturating_add(CHUNK) - self.buffer.len();
+                    self.buffer.reserve_exact(self.buffer.len().max(CHUNK).min(most));
                 }
             }
         }

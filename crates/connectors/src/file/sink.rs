@@ -204,7 +204,7 @@ impl Sink for FileSink {
         let open = self.open.take().ok_or_else(|| Error::internal("the file sink was not begun"))?;
         let mut state = open.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(assembler) = state.assembler.take() {
-            assembler.finish().map_err(|e| e.object(&self.name))?;
+            assembler.finish().map_err(|e| open.target.named(e))?;
         } else {
             let tail = if self.compression == Compression::None { Vec::new() } else { state.envelope.finish()? };
             open.target.write_at(&tail, state.offset)?;
@@ -239,7 +239,7 @@ impl Writer for FileWriter {
             BlockBody::Opaque(piece) => {
                 let piece = std::mem::replace(piece, Box::new(()));
                 let assembler = state.assembler.as_mut().ok_or_else(|| Error::internal("a container piece for a record file"))?;
-                let rows = assembler.add(piece).map_err(|e| e.object(open.target.name()))?;
+                let rows = assembler.add(piece).map_err(|e| open.target.named(e))?;
                 state.rows += rows;
                 return Ok(Slot { offset });
             }

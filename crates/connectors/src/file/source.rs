@@ -192,10 +192,11 @@ fn records(
             break;
         }
     }
-    if raw.is_empty() {
+    let is_csv = matches!(format.name, "csv" | "tsv");
+    let blank = raw.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&raw).iter().all(|b| b"\r\n".contains(b));
+    if raw.is_empty() && !is_csv || blank && complete && columns.is_some() {
         return Ok(None);
     }
-    let is_csv = matches!(format.name, "csv" | "tsv");
     let (encoding, bom) = if is_csv { foreign_encoding(&raw, settings)? } else { (None, 0) };
     let mut decoded = Vec::new();
     let sample: &[u8] = match encoding {
@@ -226,6 +227,9 @@ fn records(
             None => Arc::new(input),
         }
     };
+    if is_csv && input.schema().fields().is_empty() {
+        return Ok(None);
+    }
     if let Some(columns) = columns {
         same_columns(columns, &input.schema(), label)?;
     }

@@ -136,7 +136,7 @@ pub fn open_target(destination: Destination, run_id: &str) -> Result<Target> {
         return Ok(Target::Stream(StreamTarget::new(Box::new(file), name)));
     }
     // A symbolic link stays one: the file that it points to is replaced.
-    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    let path = std::fs::canonicalize(&path).unwrap_or_else(|_| follow_links(path));
     let folder = folder_of(&path);
     let file_name = path.file_name().map_or_else(|| "out".to_string(), |n| n.to_string_lossy().into_owned());
     let temp_name = folder.join(format!(".{file_name}.haul-{}.tmp", run_id.replace('/', "-")));
@@ -160,6 +160,17 @@ pub fn open_target(destination: Destination, run_id: &str) -> Result<Target> {
     Ok(Target::File(FileTarget { file, path, temp: Mutex::new(temp), temp_name }))
 }
 
+/// Where symbolic links that end nowhere yet lead to.
+fn follow_links(mut path: PathBuf) -> PathBuf {
+    for _ in 0..40 {
+        match std::fs::read_link(&path) {
+            Ok(next) => path = folder_of(&path).join(next),
+            Err(_) => break,
+        }
+    }
+    path
+}
+
 /// Giving an unnamed file a name goes through /proc; without it a named temporary file is used.
 fn can_be_named(fd: &impl AsRawFd) -> bool {
     Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())).exists()
@@ -172,6 +183,11 @@ impl Target {
             Self::File(file) => file.path.display().to_string(),
             Self::Stream(stream) => stream.name.clone(),
         }
+    }
+
+    /// An assembler knows only that it writes: the error gets the name of the file.
+    pub fn named(&self, error: Error) -> Error {
+        if error.place().object.as_deref() == Some(self.name().as_str()) { error } else { error.context(self.name()) }
     }
 
     /// Whether several threads may write at their own offsets.

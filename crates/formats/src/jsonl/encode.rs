@@ -61,7 +61,13 @@ impl Output for JsonlOutput {
 
     /// Lines: LF never stands inside a record.
     fn count_records(&self, bytes: &[u8]) -> Option<u64> {
-        Some(memchr::memchr_iter(b'\n', bytes).count() as u64)
+        // A blank line that came through untouched is no record; our own encoder writes none.
+        let mut from = 0;
+        let records = memchr::memchr_iter(b'\n', bytes).filter(|&end| {
+            let line = &bytes[std::mem::replace(&mut from, end + 1)..end];
+            line.first().is_some_and(|b| *b == b'{') || !line.iter().all(|b| b.is_ascii_whitespace())
+        });
+        Some(records.count() as u64)
     }
 
     fn columns(&self) -> Vec<(String, String, Option<String>)> {
