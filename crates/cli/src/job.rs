@@ -155,9 +155,15 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
     if settings.flag("infer", false) {
         can_be_read_twice(&source_end)?;
     }
+    let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
+    if sink.types_decide() && !has_steps(&source_end, &sink_end, &settings) && !source_end.settings.has("types") {
+        let specs = specs_of(source_end.connector, Side::Source, &source_end.endpoint)?;
+        if accepts(&specs, "types") {
+            source_end.settings.set("types", "json");
+        }
+    }
     let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
     let transforms = transforms(&source_end, &sink_end, &settings, env)?;
-    let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
     let limit_in_source = source_end.settings.has("limit");
     let options = options(&settings, env, limit_in_source)?;
     Ok(Ready {
@@ -166,6 +172,12 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
         job: Job { source, transforms, sink, options },
         settings,
     })
+}
+
+/// Whether anything looks at values on the way.
+fn has_steps(source_end: &End, sink_end: &End, settings: &Settings) -> bool {
+    let typed = ["cast", "infer", "json_schema"].iter().any(|name| settings.has(name));
+    typed || !source_end.endpoint.suffixes.is_empty() || !sink_end.endpoint.suffixes.is_empty()
 }
 
 /// Hands a job setting on to an end that has one of the same name.

@@ -25,6 +25,11 @@ pub trait Sink: Send + Sync {
     fn name(&self) -> String;
     /// The form its encoder wants values in.
     fn form(&self) -> Form;
+    /// Whether the target's own column types say what a value means, so that a format that marks its values (JSON) should hand
+    /// them over as they are written: a JSON string into a json column stays a string, also if it looks like a number.
+    fn types_decide(&self) -> bool {
+        false
+    }
     /// Whether bytes in `encoding` with these columns can be written untouched.
     fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool;
     /// Checks everything that can be checked and says what will happen. Changes nothing.

@@ -187,6 +187,10 @@ impl Sink for PostgresSink {
         Form::Text
     }
 
+    fn types_decide(&self) -> bool {
+        self.found.is_some()
+    }
+
     fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool {
         let format_fits = match encoding.format {
             "pgcopy-binary" => self.options.format != Format::Text,
