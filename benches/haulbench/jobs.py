@@ -154,7 +154,7 @@ def no_jit(w):
 
 
 def psql(command):
-    return lambda w: [w.tool("psql"), "-X", "-q", "-d", w.server.url, "-c", command.format(out=w.out, csv=w.csv)]
+    return lambda w: [w.tool("psql"), "-X", "-q", "-d", w.server.url + "?sslmode=disable", "-c", command.format(out=w.out, csv=w.csv)]
 
 
 def pg_read_jobs():
@@ -232,7 +232,7 @@ def padded_job(size, count):
             peers.pg(w.server.url, table=target, columns="auto", bulk_copy="true", sslmode="disable"), batch, 4)
 
     def pipe(w):
-        one = f"psql -X -q -d '{w.server.url}' -c"
+        one = f"psql -X -q -d '{w.server.url}?sslmode=disable' -c"
         return ["/bin/sh", "-c", f"{one} 'copy {source} to stdout (format binary)' | {one} 'copy {target} from stdin (format binary)'"]
 
     return Job(f"padded_{size}", f"PostgreSQL to PostgreSQL, rows of {size} bytes", "table", [

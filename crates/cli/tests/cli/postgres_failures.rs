@@ -26,7 +26,7 @@ fn op_01_no_success_with_missing_rows() {
     site.dir.write("d.csv", "id,n\nx,1\ny,2\n");
     site.sql("truncate t");
     let ran = site.copy("d.csv", ":t", "--on-error reject --rejects r.jsonl").failed();
-    assert!(ran.err.contains("every row"), "{}", ran.err);
+    assert!(ran.err.contains("all 2 rows were rejected"), "{}", ran.err);
     assert_eq!(site.sql("select count(*) from t"), "0");
 }
 
