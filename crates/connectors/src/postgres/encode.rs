@@ -84,6 +84,12 @@ impl WriteColumns {
         self.columns.iter().filter(|c| !c.target.binary_from(&c.field)).map(|c| c.name.as_str()).collect()
     }
 
+    /// Whether arrays come as JSON: lists have a binary writer, but a JSON string is the server's own text of an array, which only
+    /// the server parses, and which of the two comes is known only at the value.
+    pub fn arrays_from_json(&self) -> bool {
+        self.columns.iter().any(|c| field_meta::is_json(&c.field) && matches!(c.target, Target::Array { .. }))
+    }
+
     pub(super) fn refused(&self, column: usize, refusal: Refusal) -> Error {
         let column = &self.columns[column];
         let kind = if refusal.lossy { ErrorKind::Lossy } else { ErrorKind::Data };

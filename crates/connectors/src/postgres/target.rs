@@ -75,8 +75,7 @@ impl Target {
     pub fn binary_from(&self, field: &Field) -> bool {
         match self {
             Self::Server { .. } => false,
-            // A JSON string is the server's own text of an array, which only the server parses.
-            Self::Array { .. } => !field_meta::is_json(field) && !is_text(field.data_type()),
+            Self::Array { .. } => field_meta::is_json(field) || !is_text(field.data_type()),
             _ => true,
         }
     }

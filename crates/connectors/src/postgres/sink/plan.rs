@@ -154,7 +154,8 @@ impl PostgresSink {
                     .column(*column)
                     .hint("leave copy_format=auto"))
             }
-            (_, text_only) => Ok(text_only.is_empty()),
+            (Format::Binary, []) => Ok(true),
+            (_, text_only) => Ok(text_only.is_empty() && !mapping.columns.arrays_from_json()),
         }
     }
 
