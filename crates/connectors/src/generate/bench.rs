@@ -131,7 +131,7 @@ impl Bench {
         Draw { seconds: self.seconds, cents, score, first_name, country, tier, tag_count, tags, active }
     }
 
-    /// The next `rows` rows, packed for [`columns`].
+    /// The next `rows` rows, packed for `columns`.
     pub fn pack(&mut self, rows: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(8 + rows * PACKED);
         out.extend_from_slice(&self.drawn.to_le_bytes());
