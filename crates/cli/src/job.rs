@@ -3,9 +3,10 @@
 use crate::args::{Given, job_setting};
 use crate::options::{DISPLAY, JOB};
 use haul_connectors::by_scheme;
-use haul_engine::transform::{AskedBy, Cast, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
+use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
 use haul_engine::{Job, OnError, Options};
-use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Setting, Settings, Transform};
+use haul_formats::csv::flattens;
+use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Rows, Setting, Settings, Transform};
 
 /// A job that is set up, with the settings that shape its display.
 pub struct Ready {
@@ -153,7 +154,10 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
         }
     }
     if settings.flag("infer", false) {
-        can_be_read_twice(&source_end)?;
+        can_be_read_twice(&source_end, "--infer")?;
+    }
+    if flattens(sink_end.settings.text("csv"))? {
+        can_be_read_twice(&source_end, "csv={\"nested\":\"flatten\"}")?;
     }
     let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
     if sink.types_decide() && !has_steps(&source_end, &sink_end, &settings) && !source_end.settings.has("types") {
@@ -249,22 +253,30 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     if let Some(rename) = settings.text("rename") {
         out.push(Box::new(Project::new(None, Project::parse_renames(rename)?)?));
     }
+    if flattens(sink_end.settings.text("csv"))? {
+        let flatten = Flatten::from_sample(sample(source_end, env)?, &out)?;
+        out.push(Box::new(flatten));
+    }
     Ok(out)
 }
 
 /// A pipe gives its rows once, so no sample can be taken first.
-fn can_be_read_twice(end: &End) -> Result<()> {
+fn can_be_read_twice(end: &End, what: &str) -> Result<()> {
     let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
     if end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)) {
-        return Err(Error::new(ErrorKind::Unsupported, "--infer reads a sample first, which a pipe cannot give twice")
-            .hint("name the types with --cast, or write the input to a file first"));
+        return Err(Error::new(ErrorKind::Unsupported, format!("{what} reads a sample first, which a pipe cannot give twice"))
+            .hint("write the input to a file first, or name the types with --cast or --json-schema"));
     }
     Ok(())
 }
 
-/// `--infer`: reads a sample through a second instance of the source. Columns whose type was `given` are left alone.
-fn inferred(end: &End, env: &Environment, before: &[Box<dyn Transform>], given: &[String]) -> Result<Box<dyn Transform>> {
+/// The first rows, through a second instance of the source.
+fn sample(end: &End, env: &Environment) -> Result<Vec<Rows>> {
     let mut second = end.connector.source(&end.endpoint, &end.settings, env)?;
-    let sample = crate::sample::rows(second.as_mut(), haul_model::Form::Text, 20_000)?;
-    Ok(Box::new(Cast::new(infer_after(sample, before, given)?, AskedBy::Sample)))
+    crate::sample::rows(second.as_mut(), haul_model::Form::Text, 20_000)
+}
+
+/// `--infer`. Columns whose type was `given` are left alone.
+fn inferred(end: &End, env: &Environment, before: &[Box<dyn Transform>], given: &[String]) -> Result<Box<dyn Transform>> {
+    Ok(Box::new(Cast::new(infer_after(sample(end, env)?, before, given)?, AskedBy::Sample)))
 }

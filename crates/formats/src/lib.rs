@@ -15,6 +15,8 @@ pub mod literal;
 pub mod parquet;
 mod simd;
 
+pub use simd::checked_string_views;
+
 use arrow_schema::SchemaRef;
 use haul_model::{Decoder, Encoder, Encoding, Form, Note, Result, Setting};
 use std::sync::Arc;

@@ -258,12 +258,44 @@ pub(crate) fn string_views(views: Vec<u128>, nulls: Option<NullBuffer>, buffers:
     Ok(unsafe { StringViewArray::new_unchecked(ScalarBuffer::from(views), buffers, nulls) })
 }
 
+/// Views into bytes of which only the values themselves are text: each one is checked.
+///
+/// # Errors
+/// The number of the first view whose value is not UTF-8, or which is no view into `buffer` (padding and prefix included).
+pub fn checked_string_views(views: Vec<u128>, nulls: Option<NullBuffer>, buffer: Buffer) -> std::result::Result<StringViewArray, usize> {
+    if let Some(at) = views.iter().position(|view| !value_is_text(*view, buffer.as_slice())) {
+        return Err(at);
+    }
+    if nulls.as_ref().is_some_and(|n| n.len() != views.len()) {
+        return Err(views.len());
+    }
+    let buffers = if buffer.is_empty() { vec![] } else { vec![buffer] };
+    // SAFETY: each view was checked just now: an inline one holds UTF-8 and zeros after it, any other names bytes of buffer 0
+    // that are UTF-8, and their first four; validity has one bit per view.
+    Ok(unsafe { StringViewArray::new_unchecked(ScalarBuffer::from(views), buffers, nulls) })
+}
+
+#[inline]
+fn value_is_text(view: u128, buffer: &[u8]) -> bool {
+    let length = view as u32 as usize;
+    if length <= 12 {
+        let bytes = view >> 32;
+        return bytes & !KEEP[length] == 0 && (bytes & ASCII_12 == 0 || std::str::from_utf8(&bytes.to_le_bytes()[..length]).is_ok());
+    }
+    let from = (view >> 96) as usize;
+    let Some(text) = buffer.get(from..from + length).filter(|_| (view >> 64) as u32 == 0) else { return false };
+    text[..4] == ((view >> 32) as u32).to_le_bytes() && simdutf8::basic::from_utf8(text).is_ok()
+}
+
+/// The bits that no ASCII character of an inline view has.
+const ASCII_12: u128 = 0x8080_8080_8080_8080_8080_8080;
+
 #[inline]
 fn view_is_text(view: u128, buffers: &[TextBuffer]) -> bool {
     let length = view as u32 as usize;
     if length <= 12 {
         let bytes = view >> 32;
-        return bytes & 0x8080_8080_8080_8080_8080_8080 == 0 || std::str::from_utf8(&bytes.to_le_bytes()[..length]).is_ok();
+        return bytes & ASCII_12 == 0 || std::str::from_utf8(&bytes.to_le_bytes()[..length]).is_ok();
     }
     let Some(TextBuffer(buffer)) = buffers.get((view >> 64) as u32 as usize) else { return false };
     let from = (view >> 96) as usize;
@@ -370,6 +402,35 @@ mod tests {
             assert_eq!(column.value(i), &text[*from..*to]);
         }
         column.to_data().validate_full().unwrap();
+    }
+
+    #[test]
+    fn values_are_checked_one_by_one_where_the_bytes_around_them_are_not_text() {
+        let text = "é, a somewhat longer piece of text, with \u{65e5}\u{672c}\u{8a9e} and more of it, past sixty-four bytes";
+        let mut bytes = vec![0xff, 0xfe, 0x80];
+        let at = bytes.len();
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.extend_from_slice(&[0xff; 16]);
+        let buffer = Buffer::from(bytes.as_slice());
+        let of = |from: usize, to: usize| checked_string_views(vec![0, view_of(&bytes, 0, from, to)], None, buffer.clone());
+        for from in 0..=text.len() {
+            for to in from + 1..=text.len() {
+                match (text.get(from..to), of(at + from, at + to)) {
+                    (Some(value), Ok(column)) => {
+                        assert_eq!(column.value(1), value);
+                        column.to_data().validate_full().unwrap();
+                    }
+                    (None, Err(which)) => assert_eq!(which, 1),
+                    (expected, got) => panic!("{from}..{to}: {expected:?}, {got:?}"),
+                }
+            }
+        }
+        assert!(of(0, 20).is_err() && of(0, 2).is_err() && of(at + text.len() - 1, at + text.len() + 1).is_err());
+        let long = view_of(&bytes, 0, at + 2, at + 30);
+        for broken in [13 | 1 << 64, 200, long ^ 1 << 33, long | 1 << 64, long | 1 << 127, 5 | 0x41 << 72] {
+            assert!(checked_string_views(vec![broken], None, buffer.clone()).is_err(), "{broken:x}");
+        }
+        assert!(checked_string_views(vec![0], Some(NullBuffer::new_valid(2)), buffer.clone()).is_err());
     }
 
     #[test]

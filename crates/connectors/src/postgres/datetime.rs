@@ -115,35 +115,69 @@ pub(super) fn print_time(micros: i64, out: &mut Vec<u8>) {
 const YEAR_1: i64 = -730_119 * DAY_MICROS;
 const YEAR_10000: i64 = 2_921_940 * DAY_MICROS;
 
-/// The common case, written at once: four digits of year, no fraction.
-fn print_plain(micros: i64, zone: bool, out: &mut Vec<u8>) {
-    let (day, second) = (micros.div_euclid(DAY_MICROS) as i32, (micros.rem_euclid(DAY_MICROS) / 1_000_000) as u32);
-    let (year, month, date) = civil(day);
-    let mut text = *b"0000-00-00T00:00:00Z";
-    let mut set = |at: usize, value: u32| {
-        text[at] += (value / 10) as u8;
-        text[at + 1] += (value % 10) as u8;
-    };
-    set(0, year as u32 / 100);
-    set(2, year as u32 % 100);
-    set(5, month);
-    set(8, date);
-    set(11, second / 3600);
-    set(14, second / 60 % 60);
-    set(17, second % 60);
-    out.extend_from_slice(&text[..19 + usize::from(zone)]);
+/// The day that was printed last, which the next timestamp of a table is often on, too.
+#[derive(Debug, Clone)]
+pub(super) struct LastDay {
+    day: i32,
+    /// `2020-01-31T`.
+    text: [u8; 11],
+}
+
+impl Default for LastDay {
+    fn default() -> Self {
+        Self { day: 0, text: *b"2000-01-01T" }
+    }
+}
+
+impl LastDay {
+    /// The common case, written at once: four digits of year, no fraction.
+    fn print_plain(&mut self, micros: i64, zone: bool, out: &mut Vec<u8>) {
+        let (day, second) = (micros.div_euclid(DAY_MICROS) as i32, (micros.rem_euclid(DAY_MICROS) / 1_000_000) as u32);
+        if day != self.day {
+            let (year, month, date) = civil(day);
+            let pairs = [year as u32 / 100, year as u32 % 100, month, date];
+            for (at, value) in [0, 2, 5, 8].into_iter().zip(pairs) {
+                self.text[at..at + 2].copy_from_slice(&two_digits(value));
+            }
+            self.day = day;
+        }
+        let mut text = *b"0000-00-00T00:00:00Z";
+        text[..11].copy_from_slice(&self.text);
+        text[11..13].copy_from_slice(&two_digits(second / 3600));
+        text[14..16].copy_from_slice(&two_digits(second / 60 % 60));
+        text[17..19].copy_from_slice(&two_digits(second % 60));
+        let end = out.len() + 19 + usize::from(zone);
+        out.extend_from_slice(&text);
+        out.truncate(end);
+    }
+
+    /// As [`print_timestamp`].
+    pub fn print_timestamp(&mut self, micros: i64, zone: bool, out: &mut Vec<u8>) {
+        let whole_second = micros.rem_euclid(1_000_000) == 0;
+        if whole_second && (YEAR_1..YEAR_10000).contains(&micros) {
+            return self.print_plain(micros, zone, out);
+        }
+        print_any_timestamp(micros, zone, out);
+    }
+}
+
+/// `value` below 100.
+#[inline]
+fn two_digits(value: u32) -> [u8; 2] {
+    [b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]
 }
 
 /// A `timestamp` or (`zone`) `timestamptz`, microseconds since 2000-01-01.
 pub(super) fn print_timestamp(micros: i64, zone: bool, out: &mut Vec<u8>) {
+    LastDay::default().print_timestamp(micros, zone, out);
+}
+
+/// Any timestamp: infinities, fractions, BC, years of more digits.
+fn print_any_timestamp(micros: i64, zone: bool, out: &mut Vec<u8>) {
     match micros {
         i64::MAX => return out.extend_from_slice(b"infinity"),
         i64::MIN => return out.extend_from_slice(b"-infinity"),
         _ => {}
-    }
-    let whole_second = micros.rem_euclid(1_000_000) == 0;
-    if whole_second && (YEAR_1..YEAR_10000).contains(&micros) {
-        return print_plain(micros, zone, out);
     }
     let bc = print_day(micros.div_euclid(DAY_MICROS) as i32, out);
     out.push(b'T');

@@ -1,7 +1,7 @@
 //! One column of a batch under construction: COPY BINARY values in, an Arrow array out.
 
 use super::array_wire::ArrayWire;
-use super::datetime::{self, DAY_MICROS, EPOCH_DAYS, EPOCH_MICROS};
+use super::datetime::{self, DAY_MICROS, EPOCH_DAYS, EPOCH_MICROS, LastDay};
 use super::decode_json;
 use super::numeric::Wire;
 use super::types::ReadAs;
@@ -9,11 +9,10 @@ use arrow_array::types::{
     Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType,
     TimestampMicrosecondType, UInt32Type,
 };
-use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, ListArray, PrimitiveArray, StringViewArray,
-};
+use arrow_array::{ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, ListArray, PrimitiveArray};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field};
+use haul_formats::checked_string_views;
 use haul_model::{OnLossy, field_meta};
 use std::sync::Arc;
 
@@ -46,6 +45,7 @@ enum Data {
     Printed {
         views: Vec<u128>,
         text: Vec<u8>,
+        day: LastDay,
     },
     List {
         offsets: Vec<i32>,
@@ -104,7 +104,7 @@ impl Column {
                 offsets.push(0);
                 Data::List { offsets, items: Box::new(Column::new(item, field, OnLossy::Error, false)) }
             }
-            _ => Data::Printed { views: Vec::with_capacity(rows), text: Vec::with_capacity(16 * rows) },
+            _ => Data::Printed { views: Vec::with_capacity(rows), text: Vec::with_capacity(24 * rows), day: LastDay::default() },
         }
     }
 
@@ -203,9 +203,9 @@ impl Column {
                 v.push(wire.to_i256(i32::from(*scale)).ok_or(Refused::Lossy(wire.special().unwrap_or("more digits than the type has")))?);
             }
             (Data::List { offsets, items }, _) => push_list(chunk, bytes, at, careful, offsets, items)?,
-            (Data::Printed { views, text }, read) => {
+            (Data::Printed { views, text, day }, read) => {
                 let start = text.len();
-                match print(read, bytes, text, self.on_lossy) {
+                match print(read, bytes, text, day, self.on_lossy) {
                     Ok(special) => {
                         self.lossy += u64::from(special && (self.count || matches!(read, ReadAs::NumericJson | ReadAs::FloatJson { .. })))
                     }
@@ -271,12 +271,11 @@ impl Column {
         self.nulls.clear();
         let next = self.empty(rows + rows / 8);
         let views = |views: Vec<u128>, buffer: Buffer, nulls| -> Result<ArrayRef, Refused> {
+            if self.data_type != DataType::BinaryView {
+                return Ok(Arc::new(checked_string_views(views, nulls, buffer).map_err(|_| Refused::Utf8)?));
+            }
             let buffers = if buffer.is_empty() { vec![] } else { vec![buffer] };
-            let views = ScalarBuffer::from(views);
-            Ok(match &self.data_type {
-                DataType::BinaryView => Arc::new(BinaryViewArray::try_new(views, buffers, nulls).map_err(|_| Refused::Malformed)?),
-                _ => Arc::new(StringViewArray::try_new(views, buffers, nulls).map_err(|_| Refused::Utf8)?),
-            })
+            Ok(Arc::new(BinaryViewArray::try_new(ScalarBuffer::from(views), buffers, nulls).map_err(|_| Refused::Malformed)?))
         };
         Ok(match std::mem::replace(&mut self.data, next) {
             Data::Bits(mut bits) => Arc::new(BooleanArray::new(bits.finish(), nulls)),
@@ -295,7 +294,7 @@ impl Column {
             Data::I256(v) => primitive::<Decimal256Type>(v, nulls, &self.data_type),
             Data::Fixed(v) => Arc::new(FixedSizeBinaryArray::new(16, Buffer::from_vec(v), nulls)),
             Data::Chunk(v) => views(v, chunk.clone(), nulls)?,
-            Data::Printed { views: v, text } => views(v, Buffer::from_vec(text), nulls)?,
+            Data::Printed { views: v, text, .. } => views(v, Buffer::from_vec(text), nulls)?,
             Data::List { offsets, mut items } => {
                 let DataType::List(field) = &self.data_type else { return Err(Refused::Malformed) };
                 let values = items.finish(chunk)?;
@@ -398,7 +397,7 @@ fn push_list(chunk: &[u8], bytes: &[u8], at: usize, careful: bool, offsets: &mut
 }
 
 /// Prints a value as text; whether it was one that the typed form could not hold.
-fn print(read: &ReadAs, bytes: &[u8], out: &mut Vec<u8>, on_lossy: OnLossy) -> Result<bool, Refused> {
+fn print(read: &ReadAs, bytes: &[u8], out: &mut Vec<u8>, day: &mut LastDay, on_lossy: OnLossy) -> Result<bool, Refused> {
     match read {
         ReadAs::DateText => {
             let day = i32::from_be_bytes(exact(bytes)?);
@@ -415,7 +414,7 @@ fn print(read: &ReadAs, bytes: &[u8], out: &mut Vec<u8>, on_lossy: OnLossy) -> R
         }
         ReadAs::TimestampText { zone } => {
             let micros = i64::from_be_bytes(exact(bytes)?);
-            datetime::print_timestamp(micros, *zone, out);
+            day.print_timestamp(micros, *zone, out);
             Ok(micros.checked_add(EPOCH_MICROS).is_none() || micros == i64::MIN)
         }
         ReadAs::NumericText => {

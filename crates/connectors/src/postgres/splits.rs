@@ -10,9 +10,9 @@ use haul_model::{Error, Result};
 /// A table smaller than this is read in one lane: a second connection costs more than it brings.
 pub(super) const WORTH_A_LANE: u64 = 8 << 20;
 /// No range is cut smaller than this.
-const SMALLEST: u64 = 4 << 20;
+const SMALLEST: u64 = 1 << 20;
 /// Ranges for each lane, so that lanes which run at different speeds end together.
-const PER_LANE: u64 = 4;
+const PER_LANE: u64 = 16;
 
 /// What a split reads.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -42,11 +42,15 @@ pub fn infer(sample: &[Rows]) -> Result<Vec<(String, TypeName)>> {
 /// # Errors
 /// A transform that does not take the sample's columns.
 pub fn infer_after(sample: Vec<Rows>, before: &[Box<dyn Transform>], except: &[String]) -> Result<Vec<(String, TypeName)>> {
-    let through = |rows| before.iter().try_fold(rows, |rows, transform| transform.apply(rows, &mut Overlook));
-    let sample = sample.into_iter().map(through).collect::<Result<Vec<_>>>()?;
-    let mut casts = infer(&sample)?;
+    let mut casts = infer(&after(sample, before)?)?;
     casts.retain(|(name, _)| !except.contains(name));
     Ok(casts)
+}
+
+/// A sample after the transforms `before`, without the rows that they refuse.
+pub(super) fn after(sample: Vec<Rows>, before: &[Box<dyn Transform>]) -> Result<Vec<Rows>> {
+    let through = |rows| before.iter().try_fold(rows, |rows, transform| transform.apply(rows, &mut Overlook));
+    sample.into_iter().map(through).collect()
 }
 
 /// Leaves bad rows out of the sample; the job itself will meet them again and tell.

@@ -6,6 +6,7 @@
 mod bad_rows;
 mod cast;
 mod convert;
+mod flatten;
 mod infer;
 mod json_schema;
 mod prepared;
@@ -14,6 +15,7 @@ mod suffix;
 mod type_names;
 
 pub use cast::{AskedBy, Cast};
+pub use flatten::Flatten;
 pub use infer::{infer, infer_after};
 pub use json_schema::JsonSchema;
 pub use project::Project;

@@ -36,5 +36,5 @@ mod tests;
 pub use dialect::{Dialect, Newline};
 pub use input::CsvInput;
 pub use options::{SPEC, TSV_SPEC, apply_defaults};
-pub use output::CsvOutput;
+pub use output::{CsvOutput, flattens};
 pub use transcode::{TextEncoding, Transcoder, detect_encoding};

@@ -86,7 +86,7 @@ static WRITE: &[Setting] = &[
         "csv",
         Kind::Text,
         r#"{"nested":"json"}"#,
-        r#"How nested values (objects, lists) are written: `{"nested":"json"}`, one column of JSON text. `flatten` is refused."#,
+        r#"How objects are written: `{"nested":"json"}` as JSON text in one column, `{"nested":"flatten"}` as columns `parent.child`, whose names come from a sample of the rows (another key later is an error). Lists are JSON text."#,
     ),
     Setting::new("bom", Kind::Bool, "false", "Start with a UTF-8 byte order mark, for spreadsheet programs."),
 ];

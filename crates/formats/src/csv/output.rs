@@ -23,7 +23,7 @@ impl CsvOutput {
     /// `Schema`: no columns at all.
     pub fn new(settings: &Settings, schema: SchemaRef) -> Result<Self> {
         let options = WriteOptions::parse(settings)?;
-        check_nested(settings.text("csv"))?;
+        flattens(settings.text("csv"))?;
         if schema.fields().is_empty() {
             return Err(Error::new(ErrorKind::Schema, "a CSV file needs at least one column"));
         }
@@ -35,15 +35,17 @@ impl CsvOutput {
     }
 }
 
-/// `csv={"nested":"json"}` is how nested values are written; nothing else is there to choose.
-fn check_nested(setting: Option<&str>) -> Result<()> {
-    let Some(text) = setting else { return Ok(()) };
-    let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+/// Whether `csv={"nested":"flatten"}` asks for objects to be spread over several columns. That happens before the rows get here.
+///
+/// # Errors
+/// `Config`: any other content than a choice for `nested`.
+pub fn flattens(setting: Option<&str>) -> Result<bool> {
+    let compact: String = setting.unwrap_or("{}").chars().filter(|c| !c.is_whitespace()).collect();
     match compact.as_str() {
-        "{}" | r#"{"nested":"json"}"# => Ok(()),
-        r#"{"nested":"flatten"}"# => Err(Error::new(ErrorKind::Unsupported, "nested values cannot be spread over several CSV columns")
-            .hint("leave it out: they are written as JSON text, and nothing is lost")),
-        _ => Err(Error::new(ErrorKind::Config, format!("setting \"csv\" is {{\"nested\":\"json\"}}, not {text:?}"))),
+        "{}" | r#"{"nested":"json"}"# => Ok(false),
+        r#"{"nested":"flatten"}"# => Ok(true),
+        _ => Err(Error::new(ErrorKind::Config, format!("setting \"csv\" cannot be {:?}", setting.unwrap_or_default()))
+            .hint(r#"write {"nested":"json"} or {"nested":"flatten"}"#)),
     }
 }
 
