@@ -49,17 +49,22 @@ pub fn command() -> Command {
 
 fn generate_command() -> Command {
     Command::new("generate")
-        .about("Write generated data: the bench fixture, or padded rows")
-        .arg(Arg::new("dataset").value_name("DATASET").required(true).value_parser(["bench", "padded"]).help("What to generate"))
+        .about("Write generated data: the bench fixture, padded rows, or TPC-H orders")
+        .arg(Arg::new("dataset").value_name("DATASET").required(true).value_parser(["bench", "padded", "orders"]).help("What to generate"))
         .arg(Arg::new("to").value_name("TO").required(true).help("Where to"))
-        .arg(Arg::new("rows").long("rows").value_name("N").default_value("1000000").value_parser(clap::value_parser!(u64)).help("Rows"))
+        .arg(
+            Arg::new("rows")
+                .long("rows")
+                .value_name("N")
+                .value_parser(clap::value_parser!(u64))
+                .help("bench, padded: rows (default 1000000)"),
+        )
         .arg(
             Arg::new("seed")
                 .long("seed")
                 .value_name("S")
-                .default_value("42")
                 .value_parser(clap::value_parser!(u64))
-                .help("Seed of the random numbers"),
+                .help("bench: seed of the random numbers (default 42)"),
         )
         .arg(
             Arg::new("bytes")

@@ -1,4 +1,4 @@
-//! `haul generate bench|padded`: a copy whose source makes the rows.
+//! `haul generate bench|padded|orders`: a copy whose source makes the rows.
 
 use crate::args::given;
 use crate::commands::copy;
@@ -12,11 +12,9 @@ use haul_model::{Environment, Error, Result};
 pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
     let text = |name: &str| matches.get_one::<String>(name).cloned().ok_or_else(|| Error::internal("a required argument is missing"));
     let number = |name: &str| matches.get_one::<u64>(name).copied();
-    let mut from =
-        format!("generate://{}?rows={}&seed={}", text("dataset")?, number("rows").unwrap_or(1_000_000), number("seed").unwrap_or(42));
-    if let Some(bytes) = number("bytes") {
-        from.push_str(&format!("&bytes={bytes}"));
-    }
+    let given_number = |name: &str| number(name).map(|n| format!("{name}={n}"));
+    let settings: Vec<String> = ["rows", "seed", "bytes"].into_iter().filter_map(given_number).collect();
+    let from = format!("generate://{}?{}", text("dataset")?, settings.join("&"));
     let to = text("to")?;
     let mut flags = given(matches);
     // The fixture's CSV ends its lines with CR LF; saying --newline makes it another file with the same rows.

@@ -1,16 +1,19 @@
-//! Made-up rows that are the same everywhere: `generate://bench?rows=1000000&seed=42`, `generate://padded?bytes=256`.
+//! Made-up rows that are the same everywhere: `generate://bench?rows=1000000&seed=42`, `generate://padded?bytes=256`,
+//! `generate://orders?scale=2`.
 //!
 //! Figures compare only over the same bytes. The bench table is drawn from MT19937, so that any language can make it
-//! again; the padded table has rows of one exact size. Reading only.
+//! again; the padded table has rows of one exact size, and orders is TPC-H's. Reading only.
 
 mod bench;
 mod mersenne;
+mod orders;
 mod padded;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use bench::{Bench, HEADER as BENCH_HEADER};
+use orders::Orders;
 pub use source::{GenerateSource, Table};
 
 use haul_formats::{Output, csv};
@@ -20,7 +23,7 @@ use haul_model::{
 };
 
 /// The tables, as they are named behind `generate://`.
-const TABLES: [&str; 2] = ["bench", "padded"];
+const TABLES: [&str; 3] = ["bench", "padded", "orders"];
 
 /// The reference.
 pub static SPEC: ConnectorSpec = ConnectorSpec {
@@ -29,15 +32,17 @@ pub static SPEC: ConnectorSpec = ConnectorSpec {
     title: "Made-up rows, the same on every machine",
     doc: include_str!("README.md"),
     source: &[
-        Setting::new("rows", Kind::Int, "1000000", "How many rows."),
+        Setting::new("rows", Kind::Int, "1000000", "How many rows of bench or padded."),
         Setting::new("seed", Kind::Int, "42", "Seed of the bench table, from 0. The same seed gives the same rows."),
         Setting::new("bytes", Kind::Bytes, "256", "Size of a padded row as JSON, without its line end."),
+        Setting::new("scale", Kind::Text, "1", "TPC-H scale factor of orders: 1 makes 1,500,000 rows."),
     ],
     sink: &[],
     examples: &[
         Example { command: "haul generate bench --rows 1000000 --seed 42 bench.csv", what: "The bench fixture, 116 MiB of CSV." },
         Example { command: "haul copy 'generate://bench?rows=1000000' bench.parquet", what: "The same rows as Parquet." },
         Example { command: "haul generate padded --bytes 4096 --rows 100000 padded.jsonl", what: "Rows of 4 KiB." },
+        Example { command: "haul generate orders --scale 2 orders.parquet", what: "TPC-H's orders, 3,000,000 rows." },
     ],
 };
 
@@ -66,11 +71,19 @@ impl GenerateConnector {
                 padded::check(bytes, rows)?;
                 Table::Padded { bytes: bytes as usize }
             }
+            "orders" => {
+                if settings.has("rows") {
+                    return Err(Error::new(ErrorKind::Config, "setting \"rows\" means nothing for orders")
+                        .hint("scale says how many there are: 1 makes 1,500,000"));
+                }
+                let orders = Orders::new(settings.text("scale").unwrap_or("1"))?;
+                return Ok(GenerateSource::new(Table::Orders(orders), orders.rows()));
+            }
             other => {
                 let error = Error::new(ErrorKind::Config, format!("no generated table is called {other:?}"));
                 return Err(match nearest(other, TABLES) {
                     Some(near) => error.hint(format!("did you mean generate://{near}?")),
-                    None => error.hint(format!("there are {}", TABLES.join(" and "))),
+                    None => error.hint(format!("there are {}", TABLES.join(", "))),
                 });
             }
         };

@@ -2,6 +2,7 @@
 //! of them, or, where the sink takes the fixture's CSV as it is, the text itself.
 
 use super::bench::{self, Bench};
+use super::orders::{self, Orders};
 use super::padded;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -16,7 +17,7 @@ const CHUNK: usize = 256 << 10;
 const BENCH_ROW: usize = 122;
 
 /// Which rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Table {
     /// The bench table for this seed.
     Bench {
@@ -28,6 +29,8 @@ pub enum Table {
         /// Bytes a row.
         bytes: usize,
     },
+    /// TPC-H's orders.
+    Orders(Orders),
 }
 
 impl Table {
@@ -35,6 +38,7 @@ impl Table {
         match self {
             Self::Bench { .. } => bench::schema(),
             Self::Padded { .. } => padded::schema(),
+            Self::Orders(_) => orders::schema(),
         }
     }
 
@@ -43,6 +47,7 @@ impl Table {
         match self {
             Self::Bench { .. } => (CHUNK / BENCH_ROW) as u64,
             Self::Padded { bytes } => (CHUNK / bytes).max(1) as u64,
+            Self::Orders(_) => orders::PART_ROWS,
         }
     }
 }
@@ -66,12 +71,13 @@ impl Source for GenerateSource {
         match self.table {
             Table::Bench { .. } => "bench".into(),
             Table::Padded { .. } => "padded".into(),
+            Table::Orders(_) => "orders".into(),
         }
     }
 
     fn estimate(&self) -> Estimate {
         let bytes = match self.table {
-            Table::Bench { .. } => None,
+            Table::Bench { .. } | Table::Orders(_) => None,
             Table::Padded { bytes } => self.rows.checked_mul(bytes as u64),
         };
         Estimate { rows: Some(self.rows), bytes }
@@ -80,7 +86,7 @@ impl Source for GenerateSource {
     fn encodings(&self) -> Vec<Encoding> {
         match self.table {
             Table::Bench { .. } => super::csv_encoding().into_iter().collect(),
-            Table::Padded { .. } => Vec::new(),
+            Table::Padded { .. } | Table::Orders(_) => Vec::new(),
         }
     }
 
@@ -98,6 +104,7 @@ impl Source for GenerateSource {
         let method = match self.table {
             Table::Bench { seed } => format!("drawn in order from seed {seed}"),
             Table::Padded { bytes } => format!("rows of {bytes} bytes"),
+            Table::Orders(_) => "TPC-H parts, in order".to_string(),
         };
         Ok(ReadPlan { splits: vec![split], method, lanes: 1, network: false, notes: Vec::new() })
     }
@@ -106,16 +113,18 @@ impl Source for GenerateSource {
         let next = from.as_number().filter(|row| *row <= self.rows).ok_or_else(|| {
             Error::new(ErrorKind::Data, format!("a position that these {} rows do not have", self.rows)).object(self.name())
         })?;
-        let bench = match self.table {
+        let (bench, orders) = match self.table {
+            Table::Orders(orders) => (None, Some(orders)),
             Table::Bench { seed } => {
                 let mut bench = Bench::new(seed);
                 bench.skip(next);
-                Some(bench)
+                (Some(bench), None)
             }
-            Table::Padded { .. } => None,
+            Table::Padded { .. } => (None, None),
         };
         Ok(Box::new(GenerateReader {
             bench,
+            orders,
             next,
             rows: self.rows,
             split: split.id,
@@ -132,6 +141,7 @@ impl Source for GenerateSource {
 
 struct GenerateReader {
     bench: Option<Bench>,
+    orders: Option<Orders>,
     /// Rows handed out.
     next: u64,
     rows: u64,
@@ -143,11 +153,16 @@ struct GenerateReader {
 
 impl Reader for GenerateReader {
     fn next(&mut self) -> Result<Next> {
-        let count = self.chunk_rows.min(self.rows - self.next);
+        let mut count = self.chunk_rows.min(self.rows - self.next);
         if count == 0 {
             return Ok(Next::End);
         }
         let bytes = match &mut self.bench {
+            None if let Some(orders) = self.orders => {
+                let (part, rows) = orders.part_at(self.next).ok_or_else(|| Error::internal("no part of orders starts here"))?;
+                count = rows;
+                part.to_le_bytes().to_vec()
+            }
             Some(bench) if self.pass_through => {
                 let mut out = Vec::with_capacity(count as usize * (BENCH_ROW + 8));
                 bench.write_csv(count as usize, &mut out);
@@ -178,6 +193,7 @@ impl Decoder for GenerateDecoder {
         let batch = match self.table {
             Table::Bench { .. } => bench::columns(&raw.bytes, &self.schema)?,
             Table::Padded { bytes } => padded::columns(&raw.bytes, bytes, &self.schema)?,
+            Table::Orders(orders) => orders.columns(&raw.bytes, &self.schema)?,
         };
         emit(Rows::new(batch, 0), rejects)
     }

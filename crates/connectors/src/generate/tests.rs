@@ -1,6 +1,6 @@
 use super::*;
 use arrow_array::RecordBatch;
-use haul_model::{Form, Next, Payload, Position, Reading, Strict};
+use haul_model::{Batch, Form, Next, Payload, Position, Reading, Strict};
 use sha2::{Digest, Sha256};
 use std::process::Command;
 
@@ -215,4 +215,52 @@ fn a_csv_sink_writes_the_fixture_to_the_byte() {
     use haul_formats::Output;
     let (rows, _, _) = read("generate://bench?rows=5000&seed=42", &Position::start(), output.encoding());
     assert!([output.prolog(), rows].concat() == csv(5000, 42));
+}
+
+#[test]
+fn orders_are_those_of_tpc_h_whatever_the_parts() {
+    use tpchgen::generators::OrderGenerator;
+    let (_, batches, rows) = read("generate://orders?scale=0.0105", &Position::start(), None);
+    assert_eq!(rows, 15_750);
+    let print = |batch: &RecordBatch, row: usize| {
+        let cell = |column: usize| {
+            let mut json = Vec::new();
+            haul_formats::jsonl::write_json_value(batch.column(column).as_ref(), batch.schema().field(column), row, &mut json).unwrap();
+            String::from_utf8(json).unwrap().trim_matches('"').to_string()
+        };
+        (0..9).map(cell).collect::<Vec<_>>().join("|")
+    };
+    let ours = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| print(batch, row)));
+    let whole = OrderGenerator::new(0.0105, 1, 1);
+    let theirs = whole.iter().map(|o| o.to_string().trim_end_matches('|').to_string());
+    assert!(ours.eq(theirs));
+    // As published with the benchmark: the first row at scale 1.
+    let mut source = source("generate://orders?scale=1").unwrap();
+    let plan = source.plan(&Reading { pass_through: None, form: Form::Typed, degree: 0 }).unwrap();
+    assert_eq!(plan.splits[0].rows, Some(1_500_000));
+    let mut reader = source.open(&plan.splits[0], &Position::start()).unwrap();
+    let Next::Batch(Batch { payload: Payload::Raw(raw), .. }) = reader.next().unwrap() else { panic!("no rows") };
+    let mut first = String::new();
+    let mut decoder = source.decoder(Form::Typed).unwrap();
+    decoder
+        .decode(raw, &mut Strict::default(), &mut |rows, _| {
+            first = print(&rows.batch, 0);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(first, "1|36901|O|173665.47|1996-01-02|5-LOW|Clerk#000000951|0|nstructions sleep furiously among ");
+}
+
+#[test]
+fn orders_settings_are_checked() {
+    for (uri, said) in [
+        ("scale=0", "above 0"),
+        ("scale=x", "above 0"),
+        ("scale=1000", "up to 300"),
+        ("rows=5", "means nothing"),
+        ("scale=1e-9", "no rows"),
+    ] {
+        let error = source(&format!("generate://orders?{uri}")).err().unwrap();
+        assert!(error.to_string().contains(said), "{uri}: {error}");
+    }
 }
