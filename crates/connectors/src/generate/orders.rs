@@ -65,7 +65,8 @@ impl Orders {
     pub fn part_at(self, from: u64) -> Option<(i32, u64)> {
         let even = self.rows() / self.parts as u64;
         let part = i32::try_from(from / even).ok()? + 1;
-        (from % even == 0 && part <= self.parts).then(|| (part, OrderGenerator::calculate_row_count(self.scale, part, self.parts) as u64))
+        (from.is_multiple_of(even) && part <= self.parts)
+            .then(|| (part, OrderGenerator::calculate_row_count(self.scale, part, self.parts) as u64))
     }
 
     /// The rows of the part that a chunk names.
