@@ -1,91 +1,10 @@
-"""The jobs: what is done, who takes part, how the result is counted and compared."""
+"""The jobs with files: what is done, and who takes part."""
 import fnmatch
-import os
-import subprocess
 import sys
 
-from . import fixture, peers, report
-from .measure import Failed, output, run
-
-# A contender that takes longer than this many seconds is timed less often: what it shows does not hang on a few percent.
-SLOW, SLOW_RUNS = 8, 2
-HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-class Contender:
-    """One way to do a job: `argv(world)`, writing to `out` (a file) or into a table."""
-
-    def __init__(self, name, tool, argv, before=None, to_stdout=None, compare=True, bar=None):
-        self.name, self.tool, self.argv = name, tool, argv
-        self.before = before          # called with the world before each run, not timed
-        self.to_stdout = to_stdout    # stdout goes to the output file ("out") or nowhere ("null")
-        self.compare = compare        # its rows must have the digest of the others
-        self.bar = bar                # (what, limit, of whom): shown beside the figures
-
-
-class Job:
-    """`kind` says how the output is compared (see digest.py), `table` or `parquet`."""
-
-    def __init__(self, name, title, kind, contenders, rows=None, extension="jsonl", note="", setup=None, sha256=None):
-        self.name, self.title, self.kind, self.contenders = name, title, kind, contenders
-        self.rows, self.extension, self.note, self.setup = rows, extension, note, setup
-        self.sha256 = sha256          # of what haul must write for a million rows
-
-
-class World:
-    """What contenders need to know: paths, server, tools."""
-
-    def __init__(self, options, found, server, csv):
-        self.options, self.found, self.server, self.csv = options, found, server, csv
-        self.rows, self.data = options.rows, options.data
-        self.out = None
-        self.loaded = set()
-        self.digests = {}             # what files of these bytes say
-
-    def tool(self, name):
-        return self.found[name]["path"]
-
-    @property
-    def haul(self):
-        return self.tool("haul")
-
-    def bench_table(self):
-        """The server with the table `bench` loaded, analysed, and written out."""
-        if "bench" not in self.loaded:
-            self.server.sql(f"create table bench ({fixture.TABLE.format(key=' primary key')});\n"
-                            f"\\copy bench from '{self.csv}' csv header\nvacuum analyze bench;\ncheckpoint;")
-            self.loaded.add("bench")
-
-    def load_table(self):
-        """An empty copy of it, logged, without the key."""
-        self.server.sql(f"drop table if exists bench_load; create table bench_load ({fixture.TABLE.format(key='')}); checkpoint;")
-
-    def padded_tables(self):
-        for size, count in PADDED.items():
-            name = f"src_{size}"
-            if name not in self.loaded:
-                count = scaled(self, count)
-                path = fixture.padded_jsonl(self.data, size, count)
-                self.server.sql(f"create table {name} (id bigint primary key, payload text); create temp table lines (line json);\n"
-                                f"\\copy lines from '{path}' csv quote e'\\x01' delimiter e'\\x02'\n"
-                                f"insert into {name} select (line->>'id')::bigint, line->>'payload' from lines order by 1;\n"
-                                f"vacuum analyze {name}; checkpoint;")
-                self.loaded.add(name)
-
-    def jit(self, on):
-        """The server's just-in-time compiler costs mqb's many small queries dearly: it is shown with and without."""
-        self.server.sql(f"alter database postgres set jit = {'on' if on else 'off'};")
-
-
-PADDED = {256: 1_000_000, 4096: 100_000}
-
-
-def scaled(world, count):
-    return max(1000, count * world.rows // 1_000_000)
-
-
-OFF = ("--fsync", "off")
-
+from . import between, peers
+from .contest import Contender, Job, World
+from .peers import OFF, psql, python
 
 def csv_jsonl(suffix=""):
     def argv(tool, batch=1024, concurrency=1, more=()):
@@ -94,10 +13,6 @@ def csv_jsonl(suffix=""):
             peers.file(w.out, format="raw") + (f"|transform?schema_file={fixture.schema_file(w.data)}" if suffix else ""),
             batch, concurrency, *more)
     return argv
-
-
-def python(tool, script, *arguments):
-    return lambda w: [w.tool(tool), "-c", script, *[a(w) for a in arguments]]
 
 
 def the_csv(w):
@@ -156,10 +71,6 @@ def no_jit(w):
     w.jit(False)
 
 
-def psql(command):
-    return lambda w: [w.tool("psql"), "-X", "-q", "-d", w.server.url + "?sslmode=disable", "-c", command.format(out=w.out, csv=w.csv)]
-
-
 def pg_read_jobs():
     setup = World.bench_table
     floor = "COPY binary to /dev/null"
@@ -215,39 +126,10 @@ def pg_write_jobs():
                                                w.server.url + "?sslmode=disable", "--tgt-object", "public.bench_load", "--mode", "truncate"],
                   before=load, compare=False),
     ], setup=World.bench_table, note="The same server settings for all: fsync off, so that the disk of the day does not decide.")
-    for size, count in PADDED.items():
-        yield padded_job(size, count)
-
-
-def padded_job(size, count):
-    source, target = f"src_{size}", f"dst_{size}"
-
-    def fresh(w):
-        w.jit(False)
-        w.server.sql(f"drop table if exists {target}; create table {target} (id bigint, payload text); checkpoint;")
-
-    def haul(w):
-        return [w.haul, "copy", peers.pg(w.server.url, table=source), peers.pg(w.server.url, table=target)]
-
-    def mqb(batch):
-        return lambda w: peers.copy(
-            w.tool("mqb"), peers.pg(w.server.url, table=source, cursor_column="id", sslmode="disable"),
-            peers.pg(w.server.url, table=target, columns="auto", bulk_copy="true", sslmode="disable"), batch, 4)
-
-    def pipe(w):
-        one = f"psql -X -q -d '{w.server.url}?sslmode=disable' -c"
-        return ["/bin/sh", "-c", f"{one} 'copy {source} to stdout (format binary)' | {one} 'copy {target} from stdin (format binary)'"]
-
-    return Job(f"padded_{size}", f"PostgreSQL to PostgreSQL, rows of {size} bytes", "table", [
-        Contender("haul", "haul", haul, before=fresh),
-        Contender("psql | psql, binary", "psql", pipe, before=fresh),
-        Contender("mqb, batch 1024", "mqb", mqb(1024), before=fresh),
-        Contender("mqb, batch 32768", "mqb", mqb(32768), before=fresh),
-    ], rows=count, setup=World.padded_tables, extension=target)
 
 
 def everything():
-    for group in (file_jobs, pg_read_jobs, pg_write_jobs):
+    for group in (file_jobs, pg_read_jobs, pg_write_jobs, between.jobs):
         yield from group()
 
 
@@ -263,125 +145,3 @@ def choose(found, options):
     for job in chosen:
         job.contenders = [c for c in job.contenders if c.tool in found and (not only or any(word in c.name for word in only))]
     return chosen
-
-
-def expected_rows(job, world):
-    return scaled(world, job.rows) if job.rows else world.rows
-
-
-def lines(path):
-    count = 0
-    with open(path, "rb") as data:
-        while block := data.read(1 << 20):
-            count += block.count(b"\n")
-    return count
-
-
-def count(job, contender, world):
-    """The rows that have arrived, by a count that is not the tool's own."""
-    if contender.to_stdout == "null":
-        return expected_rows(job, world)
-    if job.kind == "table":
-        return int(world.server.sql(f"select count(*) from {table(job)}"))
-    if job.kind == "parquet":
-        return int(digest(job, world).split()[0])
-    rows = lines(world.out)
-    if job.kind == "csv":
-        # A dump has comments around its rows; they are not a header.
-        return rows - 1 if contender.compare else min(rows, expected_rows(job, world))
-    return rows
-
-
-def table(job):
-    return job.extension if job.name.startswith("padded") else "bench_load"
-
-
-def digest(job, world):
-    """Rows and a number that stands for what they say, in any order and spelling."""
-    if job.kind == "table":
-        return world.server.sql(f"select count(*), sum(hashtextextended(t::text, 0)) from {table(job)} t").replace("|", " ")
-    if job.kind == "parquet":
-        python = world.tool("duckdb") if "duckdb" in world.found else world.tool("duckdb-pg")
-        argv = [python, "-c", peers.DUCKDB_PARQUET_DIGEST, world.out]
-    else:
-        argv = [sys.executable, os.path.join(HERE, "digest.py"), job.kind, world.out]
-    # The same bytes say the same: reading a million rows by value takes Python a while.
-    key = (job.kind, fixture.sha256(world.out))
-    if key in world.digests:
-        return world.digests[key]
-    done = subprocess.run(argv, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"the output cannot be read back: {done.stderr.strip()[-500:]}")
-    world.digests[key] = done.stdout.strip()
-    return world.digests[key]
-
-
-def clean(world):
-    if world.out and os.path.exists(world.out):
-        os.remove(world.out)
-
-
-def once(job, contender, world):
-    """One run: its figures and the rows it has moved."""
-    clean(world)
-    if job.setup:
-        world.jit(True)
-    if contender.before:
-        contender.before(world)
-    env = {**os.environ, "SLING_DISABLE_TELEMETRY": "true", "DISABLE_TELEMETRY": "true", "RUST_LOG": "error"}
-    if contender.to_stdout:
-        with open(os.devnull if contender.to_stdout == "null" else world.out, "wb") as stdout:
-            figures = run(contender.argv(world), env, stdout)
-    else:
-        figures = run(contender.argv(world), env)
-    rows = count(job, contender, world)
-    if rows != expected_rows(job, world):
-        raise Failed(f"{rows} rows arrived, not {expected_rows(job, world)}")
-    return figures
-
-
-def measure_job(job, world, runs):
-    """Warm-up with comparison, then the rounds.
-
-    Two things: name -> list of figures, or the reason why there are none; and the names of those whose output says
-    something else than the others' do."""
-    print(f"== {job.name}: {job.title}", flush=True)
-    if job.setup:
-        job.setup(world)
-    world.out = os.path.join(world.data, f"out-{job.name}.{job.extension}")
-    results, digests, slow = {}, {}, set()
-    for contender in job.contenders:
-        try:
-            if once(job, contender, world)["wall"] > SLOW:
-                slow.add(contender.name)
-            if contender.compare:
-                digests[contender.name] = digest(job, world)
-            if contender.tool == "haul" and job.sha256 and world.rows == 1_000_000 and fixture.sha256(world.out) != job.sha256:
-                raise Failed("its bytes are not the published ones")
-            results[contender.name] = []
-        except Failed as failure:
-            results[contender.name] = str(failure)
-            print(f"   {contender.name}: {failure}", flush=True)
-    reference = common(digests)
-    differing = [name for name, found in digests.items() if found != reference]
-    for name in differing:
-        print(f"   {name} gives other values: {digests[name]}, not {reference}", flush=True)
-    for number in range(runs):
-        for contender in job.contenders:
-            if not isinstance(results[contender.name], list) or contender.name in slow and number >= SLOW_RUNS:
-                continue
-            try:
-                results[contender.name].append(once(job, contender, world))
-            except Failed as failure:
-                results[contender.name] = str(failure)
-                print(f"   {contender.name}, run {number + 1}: {failure}", flush=True)
-    clean(world)
-    for contender in job.contenders:
-        print("   " + report.line(contender.name, results[contender.name]), flush=True)
-    return results, differing
-
-
-def common(digests):
-    """What most outputs say; the first where they are even."""
-    found = list(digests.values())
-    return max(found, key=found.count) if found else None

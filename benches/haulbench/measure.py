@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 # Runs in an interpreter of its own, small and fresh: the kernel counts what a process held before `exec` too, so
 # whatever starts the contender is the least that can be shown (about 9 MiB).
@@ -41,7 +42,7 @@ def run(argv, env=None, stdout=None):
     status, wall, user, system, rss = text.split()
     if int(status) != 0:
         raise Failed(f"{' '.join(argv)}\nended with {os.waitstatus_to_exitcode(int(status))}: {message}")
-    return {"wall": float(wall), "cpu": float(user) + float(system), "rss": int(rss) / 1024}
+    return {"wall": float(wall), "cpu": float(user) + float(system), "user": float(user), "system": float(system), "rss": int(rss) / 1024}
 
 
 def output(*argv):
@@ -94,7 +95,7 @@ class Server:
 
     def __init__(self, root):
         self.script = os.path.join(root, "crates/testkit/services.sh")
-        self.process, self.env = None, {}
+        self.process, self.env, self.postmaster = None, {}, None
 
     def __enter__(self):
         return self
@@ -116,6 +117,20 @@ class Server:
             name, _, value = line.rstrip("\n").partition("=")
             self.env[name] = value
         raise SystemExit("the server did not start")
+
+    def cpu(self):
+        """User and system seconds of all sessions that have ended: the server waits for its children, and the kernel adds them up."""
+        for _ in range(200):
+            if self.sql("select count(*) from pg_stat_activity where backend_type = 'client backend'") == "1":
+                break
+            time.sleep(0.01)
+        if self.postmaster is None:
+            with open(os.path.join(self.env["HAUL_PG_SOCKET"], f".s.PGSQL.{self.env['HAUL_PG_PORT']}.lock")) as lock:
+                self.postmaster = int(lock.readline())
+        with open(f"/proc/{self.postmaster}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        tick = os.sysconf("SC_CLK_TCK")
+        return int(fields[13]) / tick, int(fields[14]) / tick
 
     @property
     def url(self):

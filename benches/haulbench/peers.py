@@ -57,6 +57,17 @@ pl.scan_csv(sys.argv[1], infer_schema=False).with_columns(
 """
 
 
+OFF = ("--fsync", "off")
+
+
+def python(tool, script, *arguments):
+    return lambda w: [w.tool(tool), "-c", script, *[a(w) for a in arguments]]
+
+
+def psql(command):
+    return lambda w: [w.tool("psql"), "-X", "-q", "-d", w.server.url + "?sslmode=disable", "-c", command.format(out=w.out, csv=w.csv)]
+
+
 def file(path, **query):
     """A file URI as both haul and mqb read it."""
     return f"file://{path}" + ("?" + "&".join(f"{k}={v}" for k, v in query.items()) if query else "")

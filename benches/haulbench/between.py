@@ -1,0 +1,177 @@
+"""PostgreSQL to PostgreSQL: one huge table, many lanes; the same database; keyed loads; rows of other sizes."""
+import os
+
+from . import fixture, peers
+from .contest import Contender, Job, scaled
+from .measure import output
+
+PADDED = {256: 1_000_000, 4096: 100_000}
+ORDERS_SCALE = 2
+ORDERS = ("o_orderkey int{key}, o_custkey int, o_orderstatus char(1), o_totalprice numeric(15,2), o_orderdate date, "
+          "o_orderpriority varchar(15), o_clerk varchar(15), o_shippriority int, o_comment varchar(79)")
+# What is read: name -> (columns, rows).
+TABLES = {"bench": (fixture.TABLE, 1_000_000), "orders": (ORDERS, 3_000_000)}
+WORDS = {True: "logged", False: "unlogged"}
+
+
+def orders_table(w):
+    if "orders" not in w.loaded:
+        path = os.path.join(w.data, f"orders-{ORDERS_SCALE}.csv")
+        if not os.path.exists(path):
+            output(w.haul, "generate", "orders", "--scale", str(ORDERS_SCALE * w.rows / 1_000_000), path)
+        w.server.sql(f"create table orders ({ORDERS.format(key=' primary key')});\n\\copy orders from '{path}' csv header\n"
+                     "vacuum analyze orders; checkpoint;")
+        w.loaded.add("orders")
+
+
+def setup(source):
+    def ready(w):
+        w.bench_table()
+        if source == "orders":
+            orders_table(w)
+    return ready
+
+
+def fresh(source, logged=True, key=""):
+    """An empty target without a key, or with one."""
+    def make(w):
+        w.jit(False)
+        word = "" if logged else "unlogged "
+        w.server.sql(f"drop table if exists target; create {word}table target ({TABLES[source][0].format(key=key)}); checkpoint;")
+    return make
+
+
+def haul(source, *more):
+    return lambda w: [w.haul, "copy", peers.pg(w.server.url, table=source, sslmode="disable"),
+                      peers.pg(w.server.url, table="target", sslmode="disable"), *more]
+
+
+def client(w):
+    return f"psql -X -q -v ON_ERROR_STOP=1 -d '{w.server.url}?sslmode=disable'"
+
+
+def pipe(source, degree=1):
+    """One `psql | psql`, or one for each half of the pages."""
+    def argv(w):
+        if degree == 1:
+            return ["/bin/sh", "-c", f"{client(w)} -c 'copy {source} to stdout (format binary)' | {client(w)} -c 'copy target from stdin (format binary)'"]
+        pages = int(w.server.sql(f"select relpages from pg_class where oid = '{source}'::regclass"))
+        bounds = [f"ctid < $${(pages // 2, 0)}$$", f"ctid >= $${(pages // 2, 0)}$$"]
+        one = [f"{client(w)} -c 'copy (select * from {source} where {bound}) to stdout (format binary)' | "
+               f"{client(w)} -c 'copy target from stdin (format binary)'" for bound in bounds]
+        return ["/bin/sh", "-c", f"({one[0]}) & ({one[1]}); wait"]
+    return argv
+
+
+def mqb(source, key, batch=32768, degree=4):
+    return lambda w: peers.copy(
+        w.tool("mqb"), peers.pg(w.server.url, table=source, cursor_column=key, sslmode="disable"),
+        peers.pg(w.server.url, table="target", columns="auto", bulk_copy="true", sslmode="disable"), batch, degree)
+
+
+def sling(source):
+    return lambda w: [w.tool("sling"), "run", "--src-conn", w.server.url + "?sslmode=disable", "--src-stream", f"public.{source}",
+                      "--tgt-conn", w.server.url + "?sslmode=disable", "--tgt-object", "public.target", "--mode", "truncate"]
+
+
+def transfers():
+    for source, key in (("bench", "id"), ("orders", "o_orderkey")):
+        for logged in (False, True):
+            make = fresh(source, logged)
+            piped = "psql | psql, binary"
+            people = [
+                Contender("haul", "haul", haul(source, "--pushdown", "never", "--degree", "1"), before=make,
+                          bar=[("wall", 1.03, piped), *([("cpu", 0.25, None), ("rss", 30, None)] if source == "bench" else [])]),
+                Contender(piped, "psql", pipe(source), before=make),
+                Contender("haul, degree 2", "haul", haul(source, "--pushdown", "never", "--degree", "2"), before=make,
+                          bar=[("wall", 1.03, "two psql | psql")]),
+                Contender("two psql | psql", "psql", pipe(source, 2), before=make),
+            ]
+            if source == "bench" and not logged:
+                people += [Contender("mqb", "mqb", mqb(source, key), before=make),
+                           Contender("sling", "sling", sling(source), before=make, compare=False)]
+            yield Job(f"pg_pg_{source}_{WORDS[logged]}", f"PostgreSQL to PostgreSQL, {source}, {WORDS[logged]} target", "table", people,
+                      rows=TABLES[source][1], setup=setup(source), table="target", runs=9)
+
+
+def pushdowns():
+    for source in TABLES:
+        for logged in (False, True):
+            make, by_hand = fresh(source, logged), "INSERT ... SELECT"
+            yield Job(f"pushdown_{source}_{WORDS[logged]}", f"Within one database, {source}, {WORDS[logged]} target", "table", [
+                Contender("haul", "haul", haul(source), before=make, bar=[("wall", 1.1, by_hand)]),
+                Contender(by_hand, "psql", lambda w, source=source: ["/bin/sh", "-c", f"{client(w)} -c 'insert into target select * from {source}'"],
+                          before=make),
+            ], rows=TABLES[source][1], setup=setup(source), table="target")
+
+
+def half_full(w):
+    """Every other row is there already, with other values."""
+    fresh("bench", key=" primary key")(w)
+    w.server.sql("insert into target select id, first_name || '!', country, -amount, created_at, not active, null from bench where id % 2 = 0; "
+                 "analyze target; checkpoint;")
+
+
+def upserts():
+    columns = "id, first_name, country, amount, created_at, active, attributes"
+    changes = ", ".join(f"{c} = s.{c}" for c in columns.split(", ")[1:])
+    values = ", ".join(f"s.{c}" for c in columns.split(", "))
+    merge = (f"merge into target t using staging s on t.id = s.id when matched then update set {changes} "
+             f"when not matched then insert ({columns}) values ({values})")
+
+    def by_hand(w):
+        return ["/bin/sh", "-c", f"{client(w)} -c 'copy bench to stdout (format binary)' | {client(w)} -c 'begin' "
+                f"-c 'create temp table staging (like target) on commit drop' -c 'copy staging from stdin (format binary)' -c '{merge}' -c 'commit'"]
+
+    yield Job("upsert", "Upsert of a million rows, half of them new", "table", [
+        Contender("haul", "haul", haul("bench", "--mode", "upsert", "--key", "id", "--pushdown", "never"), before=half_full,
+                  bar=[("wall", 1.1, "staging, COPY, MERGE")]),
+        Contender("staging, COPY, MERGE", "psql", by_hand, before=half_full),
+    ], setup=setup("bench"), table="target")
+
+
+def scaling():
+    people = []
+    for key in ("", " primary key"):
+        for logged in (False, True):
+            for degree in (1, 2, 4, 8, 16):
+                name = f"{WORDS[logged]}{', key' if key else ''}, degree {degree}"
+                people.append(Contender(name, "haul", haul("orders", "--pushdown", "never", "--degree", str(degree)), before=fresh("orders", logged, key)))
+    yield Job("scaling_batches", "orders by degree, key and logging", "table", people, rows=TABLES["orders"][1], setup=setup("orders"), table="target",
+              note="Source, Haul and target share the cores of one machine: more lanes than cores show what waiting costs, not what they gain.")
+
+
+def padded_tables(w):
+    for size, count in PADDED.items():
+        name = f"src_{size}"
+        if name not in w.loaded:
+            path = fixture.padded_jsonl(w.data, size, scaled(w, count))
+            w.server.sql(f"create table {name} (id bigint primary key, payload text); create temp table lines (line json);\n"
+                         f"\\copy lines from '{path}' csv quote e'\\x01' delimiter e'\\x02'\n"
+                         f"insert into {name} select (line->>'id')::bigint, line->>'payload' from lines order by 1;\n"
+                         f"vacuum analyze {name}; checkpoint;")
+            w.loaded.add(name)
+
+
+def padded():
+    for size, count in PADDED.items():
+        def make(w):
+            w.jit(False)
+            w.server.sql("drop table if exists target; create table target (id bigint, payload text); checkpoint;")
+        source = f"src_{size}"
+        people = [Contender("psql | psql, binary", "psql", pipe(source), before=make)]
+        for batch in (1, 128, 1024, 32768):
+            for degree in (1, 4):
+                own, other = f"haul, batch {batch}, degree {degree}", f"mqb, batch {batch}, degree {degree}"
+                sizes = ("--batch-size", str(batch), "--concurrency", str(degree), "--pushdown", "never")
+                people.append(Contender(own, "haul", haul(source, *sizes), before=make, bar=[("wall", 0.333, other)] if batch >= 128 else None))
+                # A message at a time takes mqb minutes.
+                if batch > 1:
+                    people.append(Contender(other, "mqb", mqb(source, "id", batch, degree), before=make))
+        yield Job(f"padded_{size}_batches", f"PostgreSQL to PostgreSQL, rows of {size} bytes, at batch sizes and degrees", "table", people,
+                  rows=count, setup=padded_tables, table="target")
+
+
+def jobs():
+    for group in (transfers, pushdowns, upserts, scaling, padded):
+        yield from group()
