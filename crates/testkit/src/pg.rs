@@ -1,6 +1,6 @@
 //! A scratch database per test, and SQL through `psql`: the server's own client is the oracle, not our code.
 
-use crate::services::{Postgres, postgres};
+use crate::services::{Postgres, postgres, postgres18};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,15 @@ impl Scratch {
     /// # Panics
     /// Outside `./test`.
     pub fn new() -> Self {
-        Self::with("")
+        Self::with(postgres(), "")
+    }
+
+    /// An empty UTF-8 database of PostgreSQL 18.
+    ///
+    /// # Panics
+    /// As [`Scratch::new`].
+    pub fn on_18() -> Self {
+        Self::with(postgres18(), "")
     }
 
     /// An empty database in another encoding: `LATIN1`, `SQL_ASCII`, `EUC_JP`.
@@ -41,11 +49,10 @@ impl Scratch {
     /// # Panics
     /// As [`Scratch::new`].
     pub fn with_encoding(encoding: &str) -> Self {
-        Self::with(&format!("template template0 encoding '{encoding}' locale 'C'"))
+        Self::with(postgres(), &format!("template template0 encoding '{encoding}' locale 'C'"))
     }
 
-    fn with(options: &str) -> Self {
-        let server = postgres();
+    fn with(server: Postgres, options: &str) -> Self {
         let database = unique();
         check(psql(&server, "postgres", "postgres", &format!("create database {database} {options}")));
         Self { server, database, roles: Vec::new() }

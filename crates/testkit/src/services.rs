@@ -85,6 +85,15 @@ pub fn postgres() -> Postgres {
     }
 }
 
+/// PostgreSQL 18: superuser `postgres` without a password, no TLS. The clients are those of the other server.
+///
+/// # Panics
+/// Outside `./test`.
+pub fn postgres18() -> Postgres {
+    let socket = required("HAUL_PG18_SOCKET").into();
+    Postgres { url: required("HAUL_PG18_URL"), port: port("HAUL_PG18_PORT"), socket, small_tablespace: None, ..postgres() }
+}
+
 /// Ports of pgbouncer in front of every database of that server, user `postgres`: session pools, transaction pools.
 ///
 /// # Panics

@@ -10,6 +10,7 @@ mod durable;
 mod memory;
 mod pipes;
 mod postgres;
+mod postgres_18;
 mod postgres_crash;
 mod postgres_exact;
 mod postgres_failures;
