@@ -27,6 +27,7 @@ pub fn command() -> Command {
                 .arg(Arg::new("rows").short('n').long("rows").value_name("N").default_value("10").value_parser(clap::value_parser!(u64)).help("How many rows")),
         )
         .subcommand(endpoint_command("check", "Can it be reached, and with what rights?"))
+        .subcommand(state_command())
         .subcommand(
             Command::new("connectors")
                 .about("List connectors, or show the reference of one")
@@ -44,6 +45,22 @@ pub fn command() -> Command {
             Command::new("completions")
                 .about("Print shell completions")
                 .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(clap::value_parser!(clap_complete::Shell))),
+        )
+}
+
+fn state_command() -> Command {
+    let kept = |name: &'static str, about: &'static str| {
+        let of_state = ["state", "json", "password", "passfile"];
+        Command::new(name).about(about).args(setting_args().into_iter().filter(|a| of_state.iter().any(|n| a.get_id() == *n)))
+    };
+    Command::new("state")
+        .about("What runs have left that were killed, or that failed and can be resumed")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(kept("list", "List them"))
+        .subcommand(
+            kept("clean", "Remove what they left: staging tables, checkpoints, temporary files, and their state")
+                .arg(Arg::new("older_than").long("older-than").value_name("TIME").help("Only runs that began longer ago: 12h, 7d")),
         )
 }
 
@@ -105,7 +122,7 @@ fn setting_sources() -> Vec<(&'static str, Vec<&'static [Setting]>)> {
 
 /// One argument per setting name; a setting that several connectors share appears once.
 fn setting_args() -> Vec<Arg> {
-    const TAKEN: &[&str] = &["from", "to", "rows", "seed", "bytes", "dataset", "name", "help", "version"];
+    const TAKEN: &[&str] = &["from", "to", "older_than", "rows", "seed", "bytes", "dataset", "name", "help", "version"];
     let mut seen: BTreeMap<&str, ()> = TAKEN.iter().map(|t| (*t, ())).collect();
     let mut out = Vec::new();
     for (heading, slices) in setting_sources() {
@@ -144,6 +161,8 @@ fn setting_arg(setting: &'static Setting, aliases: Vec<&'static str>, heading: &
     if setting.kind == Kind::Bool {
         // `--create` alone means on; a value needs `=`, so that a following path is not taken for it.
         arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+    } else if let Some(bare) = setting.bare {
+        arg = arg.num_args(0..=1).require_equals(true).default_missing_value(bare);
     }
     arg
 }
@@ -168,10 +187,14 @@ pub fn given(matches: &clap::ArgMatches) -> Given {
 /// Makes arguments what clap can tell apart: `-?format=csv` becomes a URI, and `--fsync off` is joined to `--fsync=off`. A switch takes its value only in these words, so that a path behind it stays a path.
 pub fn join_switches(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     const WORDS: &[&str] = &["on", "off", "true", "false", "yes", "no"];
-    let is_switch = |text: &str| {
+    // Whether `text` is a switch that takes `word` as its value.
+    let takes = |text: &str, word: &str| {
         let Some(name) = text.strip_prefix("--") else { return false };
-        let settings = setting_sources().into_iter().flat_map(|(_, slices)| slices).flatten();
-        settings.into_iter().any(|s| s.kind == Kind::Bool && s.answers_to(name))
+        setting_sources().into_iter().flat_map(|(_, slices)| slices).flatten().filter(|s| s.answers_to(name)).any(|s| match s.kind {
+            Kind::Bool => WORDS.iter().any(|w| w.eq_ignore_ascii_case(word)),
+            Kind::Choice(words) => s.bare.is_some() && words.iter().any(|w| w.eq_ignore_ascii_case(word)),
+            _ => false,
+        })
     };
     let mut out: Vec<OsString> = Vec::new();
     for argument in arguments {
@@ -180,9 +203,9 @@ pub fn join_switches(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
             Some(rest) if rest.starts_with(['?', '|']) => OsString::from(format!("stdio://{rest}")),
             _ => argument,
         };
-        let word = argument.to_str().is_some_and(|a| WORDS.iter().any(|w| w.eq_ignore_ascii_case(a)));
+        let word = argument.to_str();
         match out.last_mut() {
-            Some(last) if word && last.to_str().is_some_and(is_switch) => {
+            Some(last) if last.to_str().zip(word).is_some_and(|(last, word)| takes(last, word)) => {
                 last.push("=");
                 last.push(&argument);
             }
@@ -210,6 +233,8 @@ mod tests {
         assert_eq!(joined("haul copy --fsync off a.csv b.csv"), "haul copy --fsync=off a.csv b.csv");
         assert_eq!(joined("haul copy --json a.csv --degree 4"), "haul copy --json a.csv --degree 4");
         assert_eq!(joined("haul copy --infer on"), "haul copy --infer=on");
+        assert_eq!(joined("haul copy --resume stale-ok a b"), "haul copy --resume=stale-ok a b");
+        assert_eq!(joined("haul copy --resume a b"), "haul copy --resume a b");
         assert_eq!(joined("haul copy -?format=csv - -n 3"), "haul copy stdio://?format=csv - -n 3");
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::args::{Given, job_setting};
 use crate::options::{DISPLAY, JOB};
+use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
 use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
-use haul_engine::{Job, OnError, Options};
+use haul_engine::{Job, OnError, Options, Retries};
 use haul_formats::csv::flattens;
 use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Rows, Setting, Settings, Transform};
 
@@ -18,6 +19,8 @@ pub struct Ready {
     pub to: String,
     /// Job settings.
     pub settings: Settings,
+    /// What was found of earlier runs, for the result.
+    pub notes: Vec<String>,
 }
 
 /// Which way an endpoint is used.
@@ -34,6 +37,14 @@ pub struct End {
     pub endpoint: Endpoint,
     pub connector: &'static dyn Connector,
     pub settings: Settings,
+    side: Side,
+}
+
+impl End {
+    /// The settings that it understands.
+    pub fn specs(&self) -> Result<Vec<&'static [Setting]>> {
+        specs_of(self.connector, self.side, &self.endpoint)
+    }
 }
 
 /// Splits what was given by flag and query into the settings of this end and those of the job.
@@ -68,7 +79,7 @@ pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)
     }
     let pairs = pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).filter(|(n, v)| !(*n == "columns" && v.eq_ignore_ascii_case("auto")));
     let settings = Settings::resolve(&specs, pairs, connector.spec().name)?;
-    Ok(End { endpoint, connector, settings })
+    Ok(End { endpoint, connector, settings, side })
 }
 
 /// Whether a connector itself has a setting, whatever the format.
@@ -124,7 +135,7 @@ fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
 }
 
 /// Sets up a copy from `from` to `to`.
-pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Ready> {
+pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment, purpose: Purpose) -> Result<Ready> {
     let (mut job_pairs, mut used) = (Vec::new(), Vec::new());
     let (source_flags, sink_flags) = flags_by_side(from, to, flags)?;
     let source_end = end(from, Side::Source, &source_flags, &mut job_pairs, &mut used)?;
@@ -159,6 +170,8 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
     if flattens(sink_end.settings.text("csv"))? {
         can_be_read_twice(&source_end, "csv={\"nested\":\"flatten\"}")?;
     }
+    let Opened { tracking, run_id, notes } = tracking::open(&source_end, &sink_end, &settings, env, purpose)?;
+    let env = &Environment { run_id, ..env.clone() };
     let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
     if sink.types_decide() && !has_steps(&source_end, &sink_end, &settings) && !source_end.settings.has("types") {
         let specs = specs_of(source_end.connector, Side::Source, &source_end.endpoint)?;
@@ -169,12 +182,13 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<R
     let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
     let transforms = transforms(&source_end, &sink_end, &settings, env)?;
     let limit_in_source = source_end.settings.has("limit");
-    let options = options(&settings, env, limit_in_source)?;
+    let options = Options { tracking, ..options(&settings, env, limit_in_source)? };
     Ok(Ready {
         from: source_end.endpoint.redacted(),
         to: sink_end.endpoint.redacted(),
         job: Job { source, transforms, sink, options },
         settings,
+        notes,
     })
 }
 
@@ -223,6 +237,11 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         batch_rows: batch_rows.map(|n| n as usize),
         limit: if limit_in_source { None } else { positive("limit")? },
         on_error,
+        retries: Retries {
+            most: positive("retries")?.map_or(3, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+            wait: settings.duration("retry_wait").unwrap_or(Retries::default().wait),
+        },
+        tracking: None,
     })
 }
 

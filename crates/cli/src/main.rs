@@ -8,6 +8,7 @@ mod options;
 mod progress;
 mod render;
 mod sample;
+mod tracking;
 
 use haul_model::Result;
 use std::process::ExitCode;
@@ -25,12 +26,17 @@ fn main() -> ExitCode {
 
 fn run(matches: &clap::ArgMatches) -> Result<()> {
     let env = env::environment()?;
+    // For tests: ends the process at a named place, as kill -9 would.
+    if let Some(place) = env.var("HAUL_FAILPOINT") {
+        haul_model::failpoint::arm(place)?;
+    }
     match matches.subcommand() {
         Some(("copy", m)) => commands::copy::run(m, &env),
         Some(("plan", m)) => commands::plan::run(m, &env),
         Some(("schema", m)) => commands::schema::schema(m, &env),
         Some(("preview", m)) => commands::schema::preview(m, &env),
         Some(("check", m)) => commands::check::run(m, &env),
+        Some(("state", m)) => commands::state::run(m, &env),
         Some(("connectors", m)) => commands::connectors::run(m),
         Some(("generate", m)) => commands::generate::run(m, &env),
         Some(("demo", m)) => commands::demo::run(m, &env),

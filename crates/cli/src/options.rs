@@ -5,8 +5,9 @@ use haul_model::{Kind, Setting};
 /// Settings that belong to the job itself.
 pub static JOB: &[Setting] = &[
     Setting::new("degree", Kind::Int, "0", "Lanes on the network (connections at once); 0 = automatic. CPU work always uses every core.")
-        .alias(&["concurrency"]),
-    Setting::new("batch_size", Kind::Int, "automatic", "At most this many rows in a batch.").alias(&["batch_rows"]),
+        .alias(&["concurrency"])
+        .tuning(),
+    Setting::new("batch_size", Kind::Int, "automatic", "At most this many rows in a batch.").alias(&["batch_rows"]).tuning(),
     Setting::new("limit", Kind::Int, "", "Stop after this many rows."),
     Setting::new("columns", Kind::List, "auto", "Only these columns, in this order. auto: all, mapped to the target by name."),
     Setting::new("cast", Kind::Text, "", "Types for columns: id:bigint,ts:timestamptz,attributes:json. SQL and Arrow names both work."),
@@ -24,26 +25,52 @@ pub static JOB: &[Setting] = &[
         "stop",
         "stop: a bad row ends the job. reject: it is counted, written to --rejects, and the job goes on.",
     ),
-    Setting::new("rejects", Kind::Path, "", "File for rejected rows (JSON lines: place, reason, raw record)."),
-    Setting::new("max_rejects", Kind::Int, "1000", "More rejected rows than this fail the job."),
+    Setting::new("rejects", Kind::Path, "", "File for rejected rows (JSON lines: place, reason, raw record).").tuning(),
+    Setting::new("max_rejects", Kind::Int, "1000", "More rejected rows than this fail the job.").tuning(),
     Setting::new(
         "on_lossy",
         Kind::Choice(&["error", "text", "null", "clamp"]),
         "error",
         "A value that the target cannot hold exactly: stop, carry it as exact text, write NULL, or write the nearest value. Counted.",
     ),
-    Setting::new("budget", Kind::Bytes, "64MiB", "Bytes in flight."),
+    Setting::new("budget", Kind::Bytes, "64MiB", "Bytes in flight.").tuning(),
     Setting::new(
         "drain",
         Kind::Bool,
         "true",
         "Read to the end and stop. Always the case for files and tables; accepted for scripts that say it.",
-    ),
+    )
+    .tuning(),
+    Setting::new(
+        "retries",
+        Kind::Int,
+        "3",
+        "A lane whose connection fails (or that the server asks to try again) starts again from its last durable split, this often in a row.",
+    )
+    .tuning(),
+    Setting::new("retry_wait", Kind::Duration, "1s", "Before the first such try; then twice as long each time, at most a minute.").tuning(),
+    Setting::new(
+        "resume",
+        Kind::Choice(&["off", "on", "stale-ok"]),
+        "off",
+        "Go on with the last run of this job that failed or was killed, if there is one. Finished splits are kept only where the source is proven unchanged; stale-ok accepts that splits by key show an earlier instant.",
+    )
+    .bare("on")
+    .tuning(),
+    Setting::new("restart", Kind::Bool, "false", "Start over, and remove what earlier runs of this job have left.").tuning(),
+    Setting::new(
+        "state",
+        Kind::Text,
+        "$XDG_STATE_HOME/haul",
+        "Where is remembered what a run may leave: a folder, or postgres://user@host/db for several machines.",
+    )
+    .tuning(),
 ];
 
 /// Settings of the command line itself.
 pub static DISPLAY: &[Setting] = &[
-    Setting::new("progress", Kind::Choice(&["auto", "bar", "plain", "none"]), "auto", "auto: a bar on a terminal, else a line every 30 s."),
-    Setting::new("json", Kind::Bool, "false", "Print the result as one JSON object on standard output."),
-    Setting::new("dry_run", Kind::Bool, "false", "Print the plan and stop."),
+    Setting::new("progress", Kind::Choice(&["auto", "bar", "plain", "none"]), "auto", "auto: a bar on a terminal, else a line every 30 s.")
+        .tuning(),
+    Setting::new("json", Kind::Bool, "false", "Print the result as one JSON object on standard output.").tuning(),
+    Setting::new("dry_run", Kind::Bool, "false", "Print the plan and stop.").tuning(),
 ];

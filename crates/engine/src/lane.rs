@@ -5,19 +5,20 @@
 //! workers the lanes are *shared* and a chunk's block leaves when its turn comes; otherwise each worker owns a lane
 //! (*exclusive*) and blocks grow over many chunks.
 
+use crate::attempt::{Owed, Tally};
 use crate::budget::{Budget, Reservation};
 use crate::ledger::Ledger;
 use crate::order::Order;
 use crate::plan::{Job, Plan};
-use crate::progress::Progress;
+use crate::progress::{Counts, Progress};
 use crate::reject::{Policy, WorkerRejects, is_row_error};
 use crate::run::{Failure, records_before};
 use haul_model::{
     Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Split,
-    Transform, Writer,
+    SplitDone, Transform, Writer,
 };
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that a chunk may take on its way, per input byte: decoded views and the encoded block.
@@ -46,10 +47,12 @@ pub(crate) struct Shared<'a> {
     pub chain_seq: AtomicU64,
     /// Rows are kept until the sink has taken them, because it may hand some back.
     pub keep_rows: bool,
+    /// Splits that are durable.
+    pub durable: &'a AtomicUsize,
 }
 
 impl Shared<'_> {
-    fn stopping(&self) -> bool {
+    pub fn stopping(&self) -> bool {
         self.failure.is_set() || self.stop.load(Relaxed)
     }
 
@@ -80,39 +83,30 @@ struct Work<'a> {
 
 /// One worker with its codecs and its way into the sink.
 pub(crate) struct Worker<'a> {
-    shared: &'a Shared<'a>,
+    pub(crate) shared: &'a Shared<'a>,
     number: usize,
     decoder: Option<Box<dyn Decoder>>,
     chunk: Chunk<'a>,
+    pub(crate) owed: Owed,
 }
 
 impl<'a> Worker<'a> {
     pub fn new(shared: &'a Shared<'a>, number: usize) -> Result<Self> {
-        let plan = shared.plan;
-        let decoded = plan.pass_through.is_none();
-        let lane = u32::try_from(number).map_err(|_| Error::internal("more than 2^32 workers"))?;
-        Ok(Self {
-            shared,
-            number,
-            decoder: decoded.then(|| shared.job.source.decoder(plan.form)).transpose()?,
-            chunk: Chunk {
-                shared,
-                transforms: &shared.job.transforms,
-                encoder: decoded.then(|| shared.job.sink.encoder()).transpose()?,
-                writer: shared.job.sink.open(lane)?,
-                order: None,
-                seq: 0,
-                read: 0,
-                filtered: 0,
-                held: None,
-                kept: Vec::new(),
-                left: shared.job.options.limit,
-            },
-        })
+        let decoder = shared.plan.pass_through.is_none().then(|| shared.job.source.decoder(shared.plan.form)).transpose()?;
+        Ok(Self { shared, number, decoder, chunk: Chunk::new(shared, number)?, owed: Owed::default() })
     }
 
-    /// Runs until no lane has more, then closes the writer.
+    /// Runs until no lane has more, then closes the writer. What fails and may succeed is tried again.
     pub fn run(mut self) -> Result<()> {
+        loop {
+            match self.to_the_end() {
+                Ok(()) => return Ok(()),
+                Err(error) => self.again(error)?,
+            }
+        }
+    }
+
+    fn to_the_end(&mut self) -> Result<()> {
         while let Some(lane) = self.next_lane()? {
             self.drain(&lane)?;
             if self.chunk.left == Some(0) {
@@ -121,24 +115,72 @@ impl<'a> Worker<'a> {
         }
         let mut rejects = WorkerRejects::new(self.shared.policy);
         self.chunk.flush(&mut rejects)?;
-        let refused = self.chunk.writer.close()?;
-        if let Some((_, error)) = refused.into_iter().next() {
-            return Err(error);
+        let refused = self.chunk.writer()?.close()?;
+        match refused.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of everything that has failed. What was counted since the last durable split is taken back.
+    pub(crate) fn let_go(&mut self) {
+        self.chunk.writer = None;
+        self.chunk.order = None;
+        self.chunk.tally.take_back();
+    }
+
+    /// A new decoder, encoder and writer.
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        let renewed = Self::new(self.shared, self.number)?;
+        (self.decoder, self.chunk) = (renewed.decoder, renewed.chunk);
+        Ok(())
+    }
+
+    /// A split was written by this worker: makes it durable now, if the sink does that.
+    fn commit(&mut self, split: &Split) -> Result<()> {
+        if !self.shared.plan.resume.by_split() {
+            return Ok(());
+        }
+        let position = self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner).read_to(split.id);
+        let counts = self.chunk.tally.since;
+        let done = SplitDone { split: split.id, position, read: counts.read, rows: counts.sent };
+        if self.chunk.writer()?.commit(&split.what, &done)? {
+            self.chunk.tally.settle();
+            self.durable(split.id);
         }
         Ok(())
     }
 
+    /// A split is durable, by this try or an earlier one.
+    pub(crate) fn durable(&mut self, split: u32) {
+        self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner).split_durable(split);
+        self.shared.durable.fetch_add(1, Relaxed);
+        self.owed.durable(split);
+    }
+
+    /// Counts a split that an earlier try has made durable.
+    pub(crate) fn found_durable(&mut self, done: &SplitDone) {
+        let filtered = done.read.saturating_sub(done.rows);
+        self.shared.progress.add(&Counts { read: done.read, sent: done.rows, filtered, ..Counts::default() });
+        self.durable(done.split);
+    }
+
     /// A lane to work on: a split nobody has opened yet, or (shared) one that others work on too.
     fn next_lane(&mut self) -> Result<Option<Arc<Lane>>> {
+        if self.shared.exclusive {
+            let next = || self.shared.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            return match self.owed.next(next) {
+                Some(split) => Ok(Some(Arc::new(self.open(split)?))),
+                None => Ok(None),
+            };
+        }
         let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|lane| !lane.ended());
-        if self.shared.exclusive || open.len() < self.shared.plan.lanes {
+        if open.len() < self.shared.plan.lanes {
             let split = self.shared.splits.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             if let Some(split) = split {
                 let lane = Arc::new(self.open(split)?);
-                if !self.shared.exclusive {
-                    open.push(lane.clone());
-                }
+                open.push(lane.clone());
                 return Ok(Some(lane));
             }
         }
@@ -179,6 +221,7 @@ impl<'a> Worker<'a> {
         if self.shared.exclusive {
             let mut rejects = WorkerRejects::new(self.shared.policy);
             self.chunk.flush(&mut rejects)?;
+            self.commit(&lane.split)?;
         }
         Ok(())
     }
@@ -209,8 +252,7 @@ impl<'a> Worker<'a> {
             }
         }
         chunk.end(&mut rejects)?;
-        shared.progress.bytes_in.fetch_add(bytes_in, Relaxed);
-        shared.progress.filtered.fetch_add(chunk.filtered, Relaxed);
+        chunk.tally.add(Counts { bytes_in, filtered: chunk.filtered, lossy: rejects.lossy, ..Counts::default() });
         Ok(())
     }
 
@@ -300,7 +342,9 @@ struct Chunk<'a> {
     shared: &'a Shared<'a>,
     transforms: &'a [Box<dyn Transform>],
     encoder: Option<Box<dyn Encoder>>,
-    writer: Box<dyn Writer>,
+    /// `None` once it has failed.
+    writer: Option<Box<dyn Writer>>,
+    tally: Tally<'a>,
     order: Option<Arc<Lane>>,
     seq: u64,
     /// Rows decoded from this chunk (rejected records not counted).
@@ -314,7 +358,33 @@ struct Chunk<'a> {
     left: Option<u64>,
 }
 
-impl Chunk<'_> {
+impl<'a> Chunk<'a> {
+    fn new(shared: &'a Shared<'a>, number: usize) -> Result<Self> {
+        let decoded = shared.plan.pass_through.is_none();
+        let lane = u32::try_from(number).map_err(|_| Error::internal("more than 2^32 workers"))?;
+        Ok(Self {
+            shared,
+            transforms: &shared.job.transforms,
+            encoder: decoded.then(|| shared.job.sink.encoder()).transpose()?,
+            writer: Some(shared.job.sink.open(lane)?),
+            tally: Tally::new(shared.progress),
+            order: None,
+            seq: 0,
+            read: 0,
+            filtered: 0,
+            held: None,
+            kept: Vec::new(),
+            left: shared.job.options.limit,
+        })
+    }
+
+    fn writer(&mut self) -> Result<&mut dyn Writer> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer.as_mut()),
+            None => Err(Error::internal("a writer is used after it has failed")),
+        }
+    }
+
     /// Decoded rows: transform, encode, and write when the block is full.
     fn rows(&mut self, mut rows: Rows, rejects: &mut dyn Rejects) -> Result<()> {
         if let Some(left) = &mut self.left {
@@ -393,7 +463,7 @@ impl Chunk<'_> {
         } else {
             lane.order.complete(self.seq, self.read + rejects.records);
         }
-        self.shared.progress.read.fetch_add(self.read + rejects.records, Relaxed);
+        self.tally.add(Counts { read: self.read + rejects.records, ..Counts::default() });
         Ok(())
     }
 
@@ -406,8 +476,8 @@ impl Chunk<'_> {
             let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
             lane.order.wait(self.seq, || self.shared.stopping())?;
         }
-        let slot = self.writer.reserve(&mut block)?;
-        let refused = self.writer.write(slot, &mut block)?;
+        let slot = self.writer()?.reserve(&mut block)?;
+        let refused = self.writer()?.write(slot, &mut block)?;
         self.account(&block, sent - refused.len() as u64);
         self.recycle(block);
         let kept = std::mem::take(&mut self.kept);
@@ -440,12 +510,12 @@ impl Chunk<'_> {
             let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
             lane.order.wait(self.seq, || self.shared.stopping())?;
         }
-        let slot = self.writer.reserve(&mut block)?;
+        let slot = self.writer()?.reserve(&mut block)?;
         if last {
             self.pass_turn()?;
         }
         let sent = block.rows;
-        let refused = self.writer.write(slot, &mut block)?;
+        let refused = self.writer()?.write(slot, &mut block)?;
         if let Some((_, error)) = refused.into_iter().next() {
             return Err(error);
         }
@@ -460,14 +530,13 @@ impl Chunk<'_> {
         Ok(())
     }
 
-    fn account(&self, block: &Block, rows: u64) {
+    fn account(&mut self, block: &Block, rows: u64) {
         let bytes = match &block.body {
             BlockBody::Bytes(bytes) | BlockBody::Compressed { bytes, .. } => bytes.len() as u64,
             BlockBody::Shared(bytes) => bytes.len() as u64,
             BlockBody::Opaque(_) => 0,
         };
-        self.shared.progress.sent.fetch_add(rows, Relaxed);
-        self.shared.progress.bytes_out.fetch_add(bytes, Relaxed);
+        self.tally.add(Counts { sent: rows, bytes_out: bytes, ..Counts::default() });
     }
 
     fn recycle(&mut self, block: Block) {

@@ -60,6 +60,19 @@ impl Ledger {
         Ok(())
     }
 
+    /// Everything that was read of a split is durable: the sink has committed it.
+    pub fn split_durable(&mut self, split: u32) {
+        if let Some(entry) = self.splits.get_mut(&split) {
+            entry.open.clear();
+            entry.durable_to = entry.read_to.clone();
+        }
+    }
+
+    /// Up to where a split was read.
+    pub fn read_to(&self, split: u32) -> Position {
+        self.splits.get(&split).map(|entry| entry.read_to.clone()).unwrap_or_default()
+    }
+
     /// Everything that was read is durable: the sink has finished.
     pub fn all_durable(&mut self) {
         for entry in self.splits.values_mut() {

@@ -4,14 +4,19 @@
 //! ```text
 //! plan.rs     what will happen: pass-through or codecs, lanes, workers, guarantee
 //! lane.rs     one loop: take a framed chunk, decode, transform, encode, write in order
+//! attempt.rs  what a worker owes since its last durable split, and trying it again
 //! order.rs    the turnstile that keeps a split's blocks in order, and numbers its records
 //! ledger.rs   spans of a split chain; what is durable
 //! budget.rs   bytes in flight
+//! retry.rs    which failures are tried again: one table
+//! resume.rs   whether a run can be gone on with, and the going on
+//! state/      what is remembered between runs
 //! reject.rs   bad rows: stop at the first, or write them aside
 //! progress.rs counters that CLI, UI and metrics render
 //! ```
-//! It names no connector and does no IO of its own.
+//! It names no connector, and does no IO but that of its state.
 
+mod attempt;
 mod budget;
 mod lane;
 mod ledger;
@@ -19,7 +24,10 @@ mod order;
 mod plan;
 mod progress;
 mod reject;
+mod resume;
+mod retry;
 mod run;
+pub mod state;
 pub mod transform;
 
 pub use budget::Budget;
@@ -27,4 +35,6 @@ pub use ledger::Ledger;
 pub use plan::{Job, Options, Plan, plan};
 pub use progress::{Counts, Progress};
 pub use reject::{OnError, RejectLog};
+pub use resume::{Lock, Resume, Tracking};
+pub use retry::{RULES, Retries, Rule, rule_for};
 pub use run::{Outcome, run};

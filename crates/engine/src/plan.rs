@@ -4,8 +4,10 @@
 //! pass through untouched. Otherwise a decoder and an encoder are put in, with columns in between.
 
 use crate::reject::OnError;
+use crate::resume::{self, Resume, Tracking};
+use crate::retry::Retries;
 use arrow_schema::SchemaRef;
-use haul_model::{Encoding, Form, Guarantee, Incoming, Note, ReadPlan, Reading, Result, Sink, Source, Transform, WritePlan};
+use haul_model::{Encoding, Form, Guarantee, Incoming, Left, Note, ReadPlan, Reading, Result, Sink, Source, Transform, WritePlan};
 
 /// What the user asked for, with both ends connected.
 pub struct Job {
@@ -34,11 +36,24 @@ pub struct Options {
     pub limit: Option<u64>,
     /// Bad rows.
     pub on_error: OnError,
+    /// Lanes that fail.
+    pub retries: Retries,
+    /// Runs that fail; `None`: nothing is remembered of them.
+    pub tracking: Option<Tracking>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { degree: 0, cores: 1, budget: 64 << 20, batch_rows: None, limit: None, on_error: OnError::Stop }
+        Self {
+            degree: 0,
+            cores: 1,
+            budget: 64 << 20,
+            batch_rows: None,
+            limit: None,
+            on_error: OnError::Stop,
+            retries: Retries::default(),
+            tracking: None,
+        }
     }
 }
 
@@ -67,6 +82,10 @@ pub struct Plan {
     pub workers: usize,
     /// What a failure leaves behind.
     pub guarantee: Guarantee,
+    /// Whether a failed run is gone on with, and whether this one does.
+    pub resume: Resume,
+    /// See [`haul_model::Saved::shape`].
+    pub shape: String,
     /// Remarks of both ends.
     pub notes: Vec<Note>,
 }
@@ -79,6 +98,11 @@ const SMALL_INPUT: u64 = 512 << 10;
 /// # Errors
 /// Whatever makes the job impossible: see [`Source::plan`] and [`Sink::plan`].
 pub fn plan(job: &mut Job) -> Result<Plan> {
+    let left = match resume::look(job)? {
+        Some(Left::Everything(rows)) => return Ok(finished(job, rows)),
+        Some(Left::Splits(done)) => Some(done),
+        None => None,
+    };
     let form = job.sink.form();
     let mut schema = job.source.schema(form)?;
     let pass_through = choose_pass_through(job, &schema);
@@ -93,8 +117,11 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
     };
-    let read = job.source.plan(&Reading { pass_through: pass_through.clone(), form, degree })?;
+    let reading = Reading { pass_through: pass_through.clone(), form, degree };
+    let shape = resume::shape(&reading, &schema, &transforms, &write);
+    let (read, went_on) = resume::read(job, &reading, left, &shape)?;
     let (lanes, workers) = widths(job, &read, &write);
+    let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());
     notes.extend(write.notes.iter().cloned());
@@ -108,10 +135,44 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         lanes,
         workers,
         guarantee: write.guarantee,
+        resume,
+        shape,
         read,
         write,
         notes,
     })
+}
+
+/// The plan of a job that an earlier run has done: nothing is to do.
+fn finished(job: &Job, rows: u64) -> Plan {
+    let resume = Resume::Finished { rows };
+    let write = WritePlan {
+        method: "nothing: it is written".into(),
+        ddl: Vec::new(),
+        columns: Vec::new(),
+        notes: Vec::new(),
+        guarantee: Guarantee::AllOrNothing,
+        own_connections: false,
+        max_writers: None,
+        block_bytes: 0,
+        run_bytes: None,
+    };
+    Plan {
+        source: job.source.name(),
+        sink: job.sink.name(),
+        pass_through: None,
+        form: job.sink.form(),
+        schema: std::sync::Arc::new(arrow_schema::Schema::empty()),
+        transforms: Vec::new(),
+        read: ReadPlan { method: "nothing: it is read".into(), ..ReadPlan::default() },
+        write,
+        lanes: 0,
+        workers: 0,
+        guarantee: Guarantee::AllOrNothing,
+        resume,
+        shape: String::new(),
+        notes: Vec::new(),
+    }
 }
 
 /// Bytes may pass untouched only when nothing has to look into a row: no transform, no row limit, no rejects.
@@ -150,6 +211,10 @@ fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
     } else {
         cores.max(if read.network { lanes } else { 1 })
     };
+    if read.network && read.splits.len() > 1 {
+        // A worker of its own for each split: only then can a split become durable, or be tried again, alone.
+        workers = workers.min(lanes);
+    }
     if let Some(max) = write.max_writers {
         workers = workers.min(max.max(1));
     }

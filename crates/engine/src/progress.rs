@@ -58,6 +58,32 @@ impl Progress {
         }
     }
 
+    /// Counts more.
+    pub(crate) fn add(&self, more: &Counts) {
+        for (counter, n) in self.pairs(more) {
+            counter.fetch_add(n, Relaxed);
+        }
+    }
+
+    /// Takes back what was counted: it will come again.
+    pub(crate) fn take_back(&self, counts: &Counts) {
+        for (counter, n) in self.pairs(counts) {
+            counter.fetch_sub(n, Relaxed);
+        }
+    }
+
+    fn pairs(&self, c: &Counts) -> [(&AtomicU64, u64); 7] {
+        [
+            (&self.read, c.read),
+            (&self.bytes_in, c.bytes_in),
+            (&self.sent, c.sent),
+            (&self.bytes_out, c.bytes_out),
+            (&self.rejected, c.rejected),
+            (&self.filtered, c.filtered),
+            (&self.lossy, c.lossy),
+        ]
+    }
+
     /// The fraction done, between 0 and 1, where a total is known.
     pub fn fraction(&self) -> Option<f64> {
         let of = |done: &AtomicU64, total: &AtomicU64| {

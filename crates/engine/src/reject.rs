@@ -76,12 +76,14 @@ pub(crate) struct WorkerRejects<'a> {
     pub records: u64,
     /// Rows taken out later.
     pub rows: u64,
+    /// Values replaced.
+    pub lossy: u64,
     held: Vec<(Error, Vec<u8>)>,
 }
 
 impl<'a> WorkerRejects<'a> {
     pub fn new(policy: &'a Policy<'a>) -> Self {
-        Self { policy, records: 0, rows: 0, held: Vec::new() }
+        Self { policy, records: 0, rows: 0, lossy: 0, held: Vec::new() }
     }
 
     fn hold(&mut self, error: Error, record: &[u8]) -> Result<()> {
@@ -135,7 +137,7 @@ impl Rejects for WorkerRejects<'_> {
     }
 
     fn lossy(&mut self, _column: &str, count: u64) {
-        self.policy.progress.lossy.fetch_add(count, Relaxed);
+        self.lossy += count;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs a planned job to completion: begin, lanes, finish or abort, and the final account.
 
+use crate::attempt;
 use crate::budget::Budget;
 use crate::lane::{Shared, Worker};
 use crate::ledger::Ledger;
@@ -7,8 +8,10 @@ use crate::order::Order;
 use crate::plan::{Job, Plan};
 use crate::progress::{Counts, Progress};
 use crate::reject::{OnError, Policy, RejectLog};
+use crate::resume::{self, Resume};
+use crate::retry::rule_for;
 use haul_model::{Checkpoint, Error, ErrorKind, Finished, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +28,8 @@ pub struct Outcome {
     pub checkpoint: Checkpoint,
 }
 
-/// Runs the job. On any error the sink is aborted and the target is as the plan's guarantee says.
+/// Runs the job. On any error the sink is aborted and the target is as the plan's guarantee says; unless the run can be gone on with
+/// and the world failed, not the data: then what is durable stays, with the state of the run.
 ///
 /// `stop` ends the run early (Ctrl-C). `log` takes rejected rows.
 ///
@@ -33,6 +37,9 @@ pub struct Outcome {
 /// The first error in source order; `Internal` if the account does not balance.
 pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Option<&RejectLog>) -> Result<Outcome> {
     let started = Instant::now();
+    if let Resume::Finished { rows } = plan.resume {
+        return Ok(finished_before(job, plan, rows, progress, started));
+    }
     let estimate = job.source.estimate();
     progress.expected_rows.store(estimate.rows.unwrap_or(0), Relaxed);
     progress.expected_bytes.store(estimate.bytes.unwrap_or(0), Relaxed);
@@ -40,29 +47,81 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
     for split in &plan.read.splits {
         ledger.open(split.id, haul_model::Position::start());
     }
+    for done in plan.resume.done() {
+        ledger.open(done.split, done.position.clone());
+        progress.add(&Counts { read: done.read, sent: done.rows, filtered: done.read.saturating_sub(done.rows), ..Counts::default() });
+    }
+    let durable = AtomicUsize::new(plan.resume.done().len());
+    let notes = resume::save(job, plan)?;
+    let saved = plan.resume.by_split() || !job.sink.leaves().is_empty();
     let result = job
         .sink
         .begin()
-        .and_then(|()| lanes(job, plan, stop, progress, log, &mut ledger))
+        .and_then(|()| lanes(job, plan, Watch { stop, progress, log, durable: &durable }, &mut ledger))
         .and_then(|()| job.source.finish())
         .and_then(|()| log.map_or(Ok(()), RejectLog::flush))
         .and_then(|()| balance_before_finish(progress))
-        .and_then(|()| job.sink.finish());
+        .and_then(|()| finish(job, plan, stop));
     match result {
-        Ok(finished) => {
+        Ok(mut finished) => {
             let counts = progress.counts();
             ledger.all_durable();
-            balance(&counts, &finished)?;
+            let balanced = balance(&counts, &finished);
+            finished.notes.extend(notes);
+            finished.notes.extend(resume::forget(job, saved, true));
+            balanced?;
+            if matches!(plan.resume, Resume::Continues { .. }) {
+                finished.notes.push(plan.resume.to_string());
+            }
             Ok(Outcome { counts, finished, elapsed: started.elapsed(), checkpoint: ledger.checkpoint() })
         }
-        Err(mut error) => {
-            let leftovers = job.sink.abort();
-            if !leftovers.is_empty() {
-                error = error.hint(format!("left behind: {}", leftovers.join(", ")));
+        Err(error) => Err(after_failure(job, plan, error, saved, durable.into_inner())),
+    }
+}
+
+/// Makes everything visible. Once every split is durable, nothing is lost by trying that again.
+fn finish(job: &mut Job, plan: &Plan, stop: &AtomicBool) -> Result<Finished> {
+    let mut failed = 0;
+    loop {
+        match job.sink.finish() {
+            Err(error) if plan.resume.by_split() => {
+                failed += 1;
+                let Some(pause) = job.options.retries.pause(&error, failed) else { return Err(error) };
+                attempt::wait(pause, || stop.load(Relaxed))?;
             }
-            Err(error)
+            result => return result,
         }
     }
+}
+
+/// Keeps what is durable, or takes everything back; says which beside the error.
+fn after_failure(job: &mut Job, plan: &Plan, error: Error, saved: bool, durable: usize) -> Error {
+    // Rows that everybody sees cannot be taken back, whatever failed.
+    let keep = plan.resume.direct() || rule_for(&error).is_some_and(|rule| rule.keep);
+    if keep && durable > 0 && plan.resume.by_split() {
+        job.sink.leave();
+        let (all, clean) = (plan.read.splits.len(), if plan.resume.direct() { "forgets the run" } else { "removes them" });
+        return error
+            .also(format!("{durable} of {all} splits are committed: the same command with --resume goes on, haul state clean {clean}"));
+    }
+    let leftovers = job.sink.abort();
+    if !leftovers.is_empty() {
+        // The state stays: it names them for a later cleaning.
+        return error.also(format!("left behind: {}", leftovers.join(", ")));
+    }
+    match resume::forget(job, saved, false) {
+        Some(note) => error.also(note),
+        None => error,
+    }
+}
+
+/// The earlier run had written everything, and was ended before it could say so.
+fn finished_before(job: &mut Job, plan: &Plan, rows: u64, progress: &Progress, started: Instant) -> Outcome {
+    progress.add(&Counts { read: rows, sent: rows, ..Counts::default() });
+    let mut notes = vec![plan.resume.to_string()];
+    notes.extend(resume::forget(job, true, true));
+    let finished = Finished { rows, bytes: 0, notes };
+    Outcome { counts: progress.counts(), finished, elapsed: started.elapsed(), checkpoint: Checkpoint::default() }
 }
 
 /// Before anything becomes visible: what was read is what was sent, rejected or filtered, and something is left.
@@ -90,7 +149,17 @@ fn balance(counts: &Counts, finished: &Finished) -> Result<()> {
     Ok(())
 }
 
-fn lanes(job: &Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Option<&RejectLog>, ledger: &mut Ledger) -> Result<()> {
+/// What a run is told and tells, while it goes on.
+struct Watch<'a> {
+    stop: &'a AtomicBool,
+    progress: &'a Progress,
+    log: Option<&'a RejectLog>,
+    /// Splits that are durable.
+    durable: &'a AtomicUsize,
+}
+
+fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Result<()> {
+    let Watch { stop, progress, log, durable } = watch;
     let policy = Policy { on_error: job.options.on_error, log, progress };
     let budget = Budget::new(job.options.budget);
     let shared = Shared {
@@ -102,12 +171,13 @@ fn lanes(job: &Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Op
         budget: &budget,
         failure: Failure::default(),
         ledger: Mutex::new(std::mem::take(ledger)),
-        splits: Mutex::new(plan.read.splits.iter().cloned().collect()),
+        splits: Mutex::new(plan.read.splits.iter().filter(|s| !plan.resume.done().iter().any(|d| d.split == s.id)).cloned().collect()),
         open: Mutex::new(Vec::new()),
         exclusive: plan.lanes >= plan.workers,
         chain: Arc::default(),
         chain_seq: AtomicU64::new(0),
         keep_rows: job.options.on_error != OnError::Stop,
+        durable,
     };
     std::thread::scope(|scope| {
         let mut handles = Vec::new();

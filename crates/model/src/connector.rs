@@ -1,6 +1,6 @@
 //! A connector: one folder, one line in the registry.
 
-use crate::{Endpoint, Result, Setting, Settings, Sink, Source};
+use crate::{Endpoint, Error, ErrorKind, Result, Setting, Settings, Sink, Source, StateStore};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +71,15 @@ pub struct CheckLine {
     pub found: String,
 }
 
+/// Something that a killed run has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The run that made it.
+    pub run: String,
+    /// What it is, as [`crate::Sink::leaves`] named it.
+    pub what: String,
+}
+
 /// A system that Haul can read from or write to.
 pub trait Connector: Send + Sync {
     /// Its reference.
@@ -99,6 +108,30 @@ pub trait Connector: Send + Sync {
     /// # Errors
     /// Config, connection, rights.
     fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>>;
+    /// Which place an endpoint means, whatever its spelling: `postgres://db1:5432/prod/public.orders`, an absolute path. No secrets,
+    /// and nothing of how it is reached. Part of a job's identity.
+    ///
+    /// # Errors
+    /// Config.
+    fn identity(&self, endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<String> {
+        Ok(Endpoint { query: Vec::new(), suffixes: Vec::new(), ..endpoint.clone() }.redacted())
+    }
+    /// Removes what killed runs have left at this endpoint; what was removed, in words. What is gone already is no error.
+    ///
+    /// # Errors
+    /// Connection, rights.
+    fn clean(&self, _endpoint: &Endpoint, _settings: &Settings, _env: &Environment, _left: &[Leftover]) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    /// State of jobs, kept in this system.
+    ///
+    /// # Errors
+    /// `Unsupported`; config, connection, rights.
+    fn state(&self, endpoint: &Endpoint, _env: &Environment) -> Result<Box<dyn StateStore>> {
+        Err(Error::new(ErrorKind::Unsupported, "state cannot be kept there")
+            .object(endpoint.redacted())
+            .hint("give --state a folder, or postgres://user@host/db"))
+    }
     /// Whether it can be reached, and with what rights.
     ///
     /// # Errors

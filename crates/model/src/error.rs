@@ -1,14 +1,14 @@
 //! Errors as a colleague would tell them: what failed, where, and what to do.
 //!
 //! A library builds an [`Error`] with its kind, an owned detail and the exact [`Place`]; the CLI renders it
-//! once. One table ([`ErrorKind::retryable`]) says which kinds may be tried again.
+//! once. Which kinds may be tried again stands in one table of the engine.
 
 use std::fmt;
 
 /// `Result` with Haul's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What sort of thing failed. Decides the exit code and whether a retry can help.
+/// What sort of thing failed. Decides the exit code, and whether a retry can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The command line is wrong (exit 2).
@@ -58,11 +58,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether the same step may succeed when tried again unchanged.
-    pub fn retryable(self) -> bool {
-        matches!(self, Self::Connect | Self::Timeout | Self::Conflict)
-    }
-
     /// Whether the user's input (not the world) is at fault: the CLI exits with 2.
     pub fn is_usage(self) -> bool {
         matches!(self, Self::Usage | Self::Config)
@@ -170,6 +165,14 @@ impl Error {
     /// Adds what the user can do about it, unless a hint is there already.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+    /// Adds what else the user can do, behind the hint that may be there.
+    pub fn also(mut self, hint: impl fmt::Display) -> Self {
+        self.0.hint = Some(match self.0.hint.take() {
+            Some(first) => format!("{first}; {hint}"),
+            None => hint.to_string(),
+        });
         self
     }
     /// Keeps the server's own error code (SQLSTATE and the like).

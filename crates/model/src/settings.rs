@@ -40,16 +40,30 @@ pub struct Setting {
     pub default: &'static str,
     /// One or two sentences.
     pub doc: &'static str,
+    /// Says how fast, over which way or with what output; never which rows come or what becomes of them. Not part of a job's identity.
+    pub tuning: bool,
+    /// What the flag means without a value, for a [`Kind::Choice`] that may stand alone.
+    pub bare: Option<&'static str>,
 }
 
 impl Setting {
     /// A setting without aliases.
     pub const fn new(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Self {
-        Self { name, aliases: &[], kind, default, doc }
+        Self { name, aliases: &[], kind, default, doc, tuning: false, bare: None }
     }
     /// With other spellings.
     pub const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
+        self
+    }
+    /// One that can be changed between a run and its continuation.
+    pub const fn tuning(mut self) -> Self {
+        self.tuning = true;
+        self
+    }
+    /// A choice that may stand alone, and what it means then.
+    pub const fn bare(mut self, word: &'static str) -> Self {
+        self.bare = Some(word);
         self
     }
     /// Whether `name` (any case of dash or underscore) means this setting.

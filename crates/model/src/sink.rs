@@ -1,6 +1,6 @@
 //! Writing: what a sink accepts and how the engine drives it.
 
-use crate::{Block, Encoder, Encoding, Error, Form, Result, WritePlan};
+use crate::{Block, Encoder, Encoding, Error, Form, Left, Result, RunId, SplitDone, WritePlan};
 use arrow_schema::SchemaRef;
 
 /// What will be written.
@@ -37,6 +37,38 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// Anything that would make the job fail for certain: missing target, columns or types that do not fit, rights.
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan>;
+    /// Before `plan`, to go on with an earlier run: what it has left in the target. `leaves` is what [`Sink::leaves`] gave then. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// The target cannot be looked at.
+    fn left(&mut self, _run: &RunId, _leaves: &[String]) -> Result<Left> {
+        Ok(Left::Splits(Vec::new()))
+    }
+    /// Between `plan` and `begin`, when a failed run would be worth going on with: from now on, each split is made durable on its own
+    /// ([`Writer::commit`]) and noted with its rows. Changes nothing yet.
+    ///
+    /// # Errors
+    /// The target cannot be looked at.
+    fn track(&mut self, _run: &RunId) -> Result<Tracks> {
+        Ok(Tracks::No("this target becomes durable only as a whole".into()))
+    }
+    /// What a run that is killed after `begin` may leave in the target, as [`crate::Connector::clean`] takes it. Known after `plan`.
+    fn leaves(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Whether this run has made a split durable: asked when a commit was sent and its answer lost. A commit that may still come later
+    /// counts as one that will not, and must not come any more.
+    ///
+    /// # Errors
+    /// The target cannot be looked at.
+    fn durable(&self, _split: u32) -> Result<Option<SplitDone>> {
+        Ok(None)
+    }
+    /// Whether a writer that is dropped takes back all that it wrote since its last commit, so that it can be sent again.
+    fn takes_back(&self) -> bool {
+        false
+    }
     /// Creates what writers need (temp file, staging table).
     ///
     /// # Errors
@@ -59,6 +91,26 @@ pub trait Sink: Send + Sync {
     fn finish(&mut self) -> Result<Finished>;
     /// Takes everything back. Never fails; what could not be removed is returned as a note.
     fn abort(&mut self) -> Vec<String>;
+    /// In place of `abort`, for a tracked run that is to be gone on with: lets go of the target and leaves what is durable there.
+    fn leave(&mut self) {}
+    /// After `finish`, when nobody needs to know any more that the run has finished: removes the last note of it.
+    ///
+    /// # Errors
+    /// The note is still there; it does no harm.
+    fn forget(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a sink makes each split durable on its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tracks {
+    /// In a place of its own, which nobody sees before the end.
+    Aside,
+    /// In the target itself, for all to see.
+    Directly,
+    /// No: one clause that says why.
+    No(String),
 }
 
 /// What the sink confirmed.
@@ -95,6 +147,14 @@ pub trait Writer: Send {
     /// # Errors
     /// IO, connection, a refused row.
     fn write(&mut self, slot: Slot, block: &mut Block) -> Result<Vec<(u64, Error)>>;
+    /// All blocks of a split have been written: makes them durable, together with this note, or not at all. `false`: not before
+    /// `finish`. Called for tracked runs only, and only where the split's blocks all came to this writer.
+    ///
+    /// # Errors
+    /// As `write`. After an error of the connection it is open whether it was done: the note in the target tells.
+    fn commit(&mut self, _split: &str, _done: &SplitDone) -> Result<bool> {
+        Ok(false)
+    }
     /// No more blocks from this worker: send what is buffered and have it confirmed.
     ///
     /// # Errors

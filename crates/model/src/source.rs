@@ -1,6 +1,6 @@
 //! Reading: what a source offers and how the engine drives it.
 
-use crate::{Batch, Decoder, Form, Note, Position, ReadPlan, Result, Span, Split};
+use crate::{Batch, Decoder, Earlier, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split};
 use arrow_schema::SchemaRef;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
@@ -60,6 +60,24 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The source is gone, or the method asked for is impossible.
     fn plan(&mut self, reading: &Reading) -> Result<ReadPlan>;
+    /// What a later run needs to prove that the rows which are read now have not changed since. Asked for after `plan`, stored, and handed
+    /// to [`Source::resume`]. `None`: this source cannot prove it, so an interrupted read starts again.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
+    /// Called in place of `plan`, to go on with an earlier read: the same splits, of which `earlier.done` will not be opened again. With a
+    /// yes, what was read of them then and what will be read of the others now is together exactly what the source holds now
+    /// (or, if the user accepted that, each split is whole at its own instant).
+    ///
+    /// # Errors
+    /// As `plan`.
+    fn resume(&mut self, _reading: &Reading, _earlier: &Earlier) -> Result<Reuse> {
+        Ok(Reuse::No("this source cannot tell whether it has changed".into()))
+    }
+    /// Whether a split may be opened again from its start after its reader has failed, and gives the same records.
+    fn reopens(&self) -> bool {
+        false
+    }
     /// Opens a split after `from`.
     ///
     /// # Errors

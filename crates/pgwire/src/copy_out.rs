@@ -183,6 +183,31 @@ impl<C: BorrowMut<Connection>> CopyOut<C> {
         self.connection
     }
 
+    /// Cancels it and takes in what still comes: the connection, in a transaction that has failed (if it did not end by itself before).
+    /// A connection over which this takes longer than `within` is no longer usable.
+    ///
+    /// # Errors
+    /// A broken or silent connection, or a server that cannot be asked to cancel.
+    pub fn give_up(mut self, within: std::time::Duration) -> Result<C> {
+        if self.stage == Stage::End {
+            return Ok(self.connection);
+        }
+        let session = self.connection.borrow_mut();
+        let host = session.host().to_string();
+        session.canceller().ok_or(Error::Broken { host })?.cancel()?;
+        session.link().wait.deadline = Some((std::time::Instant::now() + within, within));
+        let ended = loop {
+            match self.next_chunk(1 << 20) {
+                Ok(Some(_)) => {}
+                Ok(None) => break Ok(()),
+                Err(Error::Server(_)) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.connection.borrow_mut().link().wait.deadline = None;
+        ended.map(|()| self.connection)
+    }
+
     /// The next whole frames: about `want` bytes, less if no more arrives within 10 ms, more for one larger row. `None`: the
     /// end, confirmed by the server.
     ///

@@ -2,6 +2,7 @@
 //!
 //! - [`services`]: the servers that `./test` starts, found through the environment (the only place that reads it)
 //! - [`pg`]: a scratch database per test, SQL through `psql`
+//! - [`proxy`]: a TCP proxy that breaks connections
 //! - [`memory`]: a source and a sink that keep their batches in memory
 //! - [`faults`]: decorators that fail, wait or lie at a chosen call
 //! - [`conformance`]: the contracts of the traits, checked against any source or sink
@@ -13,5 +14,6 @@ pub mod conformance;
 pub mod faults;
 pub mod memory;
 pub mod pg;
+pub mod proxy;
 pub mod rows;
 pub mod services;

@@ -3,6 +3,7 @@
 use crate::args::{Given, given};
 use crate::job::{Ready, ready};
 use crate::progress::{Style, show};
+use crate::tracking::Purpose;
 use crate::{commands::plan, render};
 use clap::ArgMatches;
 use haul_engine::{OnError, Outcome, Plan, Progress, RejectLog};
@@ -67,7 +68,7 @@ pub struct Done {
 /// # Errors
 /// The job's.
 pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Done> {
-    let Ready { mut job, from, to, settings } = ready(from, to, flags, env)?;
+    let Ready { mut job, from, to, settings, notes: earlier } = ready(from, to, flags, env, Purpose::Run)?;
     if settings.has("rejects") && job.options.on_error == OnError::Stop {
         return Err(Error::new(ErrorKind::Usage, "--rejects without --on-error reject: the first bad row would stop the job")
             .hint("add --on-error reject"));
@@ -81,7 +82,7 @@ pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Do
     drop(display);
     let mut outcome = outcome?;
     let lossy = plan.write.notes.iter().filter(|n| n.lossy);
-    let mut all: Vec<String> = notes.iter().chain(lossy).map(note_text).collect();
+    let mut all: Vec<String> = earlier.into_iter().chain(notes.iter().chain(lossy).map(note_text)).collect();
     all.append(&mut outcome.finished.notes);
     outcome.finished.notes = all;
     Ok(Done { from, to, plan, outcome })
@@ -164,6 +165,7 @@ fn result(done: &Done) -> serde_json::Value {
         "seconds": seconds,
         "rows_per_second": c.read as f64 / seconds.max(1e-6),
         "guarantee": done.plan.guarantee.to_string(),
+        "resume": done.plan.resume.to_string(),
         "pass_through": done.plan.pass_through.is_some(),
         "workers": done.plan.workers,
         "lanes": done.plan.lanes,

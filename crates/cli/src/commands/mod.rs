@@ -7,3 +7,4 @@ pub mod demo;
 pub mod generate;
 pub mod plan;
 pub mod schema;
+pub mod state;

@@ -3,6 +3,7 @@
 use crate::args::{Given, given};
 use crate::job::ready;
 use crate::render::{self, Table};
+use crate::tracking::Purpose;
 use clap::ArgMatches;
 use haul_engine::Plan;
 use haul_model::{Environment, Result};
@@ -23,7 +24,7 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
 /// # Errors
 /// See [`run`].
 pub fn show(from: &str, to: &str, flags: &Given, env: &Environment, json: bool) -> Result<()> {
-    let mut ready = ready(from, to, flags, env)?;
+    let mut ready = ready(from, to, flags, env, Purpose::Plan)?;
     let plan = haul_engine::plan(&mut ready.job)?;
     if json {
         render::print(&format!("{}\n", as_json(&plan, &ready.from, &ready.to)))
@@ -50,6 +51,7 @@ fn as_text(plan: &Plan, from: &str, to: &str) -> String {
         out.push_str(&format!("transform  {transform}\n"));
     }
     out.push_str(&format!("width      {} lane(s), {} worker(s)\nguarantee  {}\n", plan.lanes, plan.workers, plan.guarantee));
+    out.push_str(&format!("resume     {}\n", plan.resume));
     let mut table = Table::new(&["column", "type", "target", "type there", "note"]);
     for column in &plan.write.columns {
         table.row(vec![
@@ -98,6 +100,7 @@ fn as_json(plan: &Plan, from: &str, to: &str) -> serde_json::Value {
         "lanes": plan.lanes,
         "workers": plan.workers,
         "guarantee": plan.guarantee.to_string(),
+        "resume": plan.resume.to_string(),
         "columns": columns,
         "statements": plan.write.ddl,
         "splits": splits,

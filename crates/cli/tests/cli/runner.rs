@@ -44,12 +44,13 @@ pub fn full() -> bool {
 }
 
 /// A folder for one test, removed with it.
-pub struct Folder(tempfile::TempDir);
+/// The state of its runs is kept in a second one, so that it holds only what a test has put there.
+pub struct Folder(tempfile::TempDir, tempfile::TempDir);
 
 impl Folder {
     /// A new one.
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap())
     }
     /// A path in it.
     pub fn path(&self, name: &str) -> PathBuf {
@@ -97,6 +98,7 @@ impl Folder {
         for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("PG")) {
             command.env_remove(name);
         }
+        command.env("XDG_STATE_HOME", self.1.path());
         command
     }
     /// Runs `haul ARGUMENTS` here.
@@ -113,6 +115,10 @@ impl Folder {
         let output = self.command(arguments).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
         std::fs::remove_file(file).unwrap();
         self.ran(output)
+    }
+    /// Runs `haul ARGUMENTS` here with a failpoint.
+    pub fn failing(&self, place: &str, arguments: &[&str]) -> Ran {
+        self.ran(self.command(arguments).env("HAUL_FAILPOINT", place).output().unwrap())
     }
     /// Starts and does not wait.
     pub fn start(&self, arguments: &[&str]) -> Child {

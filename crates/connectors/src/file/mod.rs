@@ -71,6 +71,14 @@ impl Connector for FileConnector {
         Ok(Box::new(FileSink::new(destination, settings, &env.run_id)?))
     }
 
+    fn identity(&self, endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<String> {
+        if config::is_stdio(endpoint) {
+            return Ok("-".into());
+        }
+        let path = endpoint.path()?;
+        Ok(std::path::absolute(&path).map_or(path, |path| path.display().to_string()))
+    }
+
     fn check(&self, endpoint: &Endpoint, settings: &Settings, _env: &Environment) -> Result<Vec<CheckLine>> {
         let line = |what: &str, ok, found: String| CheckLine { what: what.to_string(), ok, found };
         if config::is_stdio(endpoint) {

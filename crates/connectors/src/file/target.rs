@@ -1,7 +1,7 @@
 //! The file that is being written, until it is published under its name or discarded.
 
 use super::sink::Destination;
-use haul_model::{Error, ErrorKind, Result};
+use haul_model::{Error, ErrorKind, Result, failpoint};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -268,9 +268,11 @@ impl Target {
 
 impl FileTarget {
     fn publish(&self, fsync: bool) -> std::io::Result<u64> {
+        failpoint::pass("file-before-sync");
         if fsync {
             self.file.sync_all()?;
         }
+        failpoint::pass("file-after-sync");
         let mut temp = self.temp.lock().unwrap_or_else(PoisonError::into_inner);
         if temp.is_none() {
             // An unnamed file cannot take the place of another one at once: it gets its temporary name first.
@@ -278,7 +280,9 @@ impl FileTarget {
             rustix::fs::linkat(CWD, from, CWD, &self.temp_name, AtFlags::SYMLINK_FOLLOW)?;
             *temp = Some(self.temp_name.clone());
         }
+        failpoint::pass("file-before-rename");
         std::fs::rename(&self.temp_name, &self.path)?;
+        failpoint::pass("file-after-rename");
         *temp = None;
         if fsync {
             File::open(folder_of(&self.path))?.sync_all()?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 const SSL_WORDS: &[&str] = &["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /// Settings of the connection, for reading and for writing.
-pub const CONNECTION: &[Setting] = &[
+pub const CONNECTION: &[Setting] = &all_tuning([
     Setting::new(
         "table",
         Kind::Text,
@@ -51,7 +51,7 @@ pub const CONNECTION: &[Setting] = &[
         "A server that sends nothing for this long is given up. Off by default: a sort may be silent for hours, and dead peers are found by keep-alive probes within a minute.",
     ),
     Setting::new("statement_timeout", Kind::Duration, "0", "The server cancels a statement that runs longer."),
-];
+]);
 
 const READING: &[Setting] = &[
     Setting::new("query", Kind::Text, "", "A SELECT to read instead of a table. Read in one lane."),
@@ -71,8 +71,8 @@ const READING: &[Setting] = &[
         "off",
         "off: a table whose row-level security hides rows from this role is an error. on: read what the role may see.",
     ),
-    Setting::new("bulk_copy", Kind::Bool, "true", "Reading and writing always use COPY; accepted for scripts that say it."),
-    Setting::new("max_row_bytes", Kind::Bytes, "64MiB", "A larger row is an error, so that memory stays bounded."),
+    Setting::new("bulk_copy", Kind::Bool, "true", "Reading and writing always use COPY; accepted for scripts that say it.").tuning(),
+    Setting::new("max_row_bytes", Kind::Bytes, "64MiB", "A larger row is an error, so that memory stays bounded.").tuning(),
     Setting::new(
         "on_lossy",
         Kind::Choice(&["error", "text", "null", "clamp"]),
@@ -83,6 +83,16 @@ const READING: &[Setting] = &[
 
 /// Settings for reading.
 pub static SOURCE: &[Setting] = &joined::<{ CONNECTION.len() + READING.len() }>(CONNECTION, READING);
+
+/// Which place a connection leads to is told by [`haul_model::Connector::identity`]; how it gets there may change.
+const fn all_tuning<const N: usize>(mut settings: [Setting; N]) -> [Setting; N] {
+    let mut i = 0;
+    while i < N {
+        settings[i] = settings[i].tuning();
+        i += 1;
+    }
+    settings
+}
 
 /// Two lists of settings as one.
 pub const fn joined<const N: usize>(first: &[Setting], second: &[Setting]) -> [Setting; N] {

@@ -2,7 +2,7 @@
 
 use super::sink::PostgresSink;
 use super::{check, config, source::PostgresSource};
-use haul_model::{CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Result, Setting, Settings, Sink, Source};
+use haul_model::{CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Leftover, Result, Setting, Settings, Sink, Source};
 
 /// The reference.
 pub static SPEC: ConnectorSpec = ConnectorSpec {
@@ -61,6 +61,17 @@ impl Connector for Postgres {
 
     fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>> {
         Ok(Box::new(PostgresSink::open(endpoint, settings, env)?))
+    }
+
+    fn identity(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<String> {
+        let target = config::target(endpoint, settings, env)?;
+        let hosts: Vec<String> = target.config.hosts.iter().map(ToString::to_string).collect();
+        let table = target.table.map(|table| table.to_string()).unwrap_or_default();
+        Ok(format!("postgres://{}/{}/{table}", hosts.join(","), target.config.database))
+    }
+
+    fn clean(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment, left: &[Leftover]) -> Result<Vec<String>> {
+        super::sink::clean(&config::target(endpoint, settings, env)?, env, left)
     }
 
     fn check(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Vec<CheckLine>> {

@@ -29,6 +29,7 @@ mod splits;
 mod target;
 pub mod text;
 pub mod types;
+mod unchanged;
 
 pub use connector::{Postgres, SPEC};
 

@@ -242,8 +242,9 @@ pub fn kind_of(code: &str, message: &str) -> ErrorKind {
         "53100" => ErrorKind::DiskFull,
         "53300" | "53200" | "53400" => ErrorKind::Limit,
         "57014" if message.contains("timeout") => ErrorKind::Timeout,
-        "57014" | "57P01" => ErrorKind::Cancelled,
-        "57P02" | "57P03" | "57P05" => ErrorKind::Connect,
+        "57014" => ErrorKind::Cancelled,
+        // One backend was ended, or the server: the next moment may be better.
+        "57P01" | "57P02" | "57P03" | "57P05" => ErrorKind::Connect,
         "55P03" | "25P03" | "25P04" => ErrorKind::Timeout,
         "42804" | "42846" => ErrorKind::Schema,
         "0A000" => ErrorKind::Unsupported,
@@ -341,7 +342,7 @@ mod tests {
             ("23505", ErrorKind::Constraint),
             ("22003", ErrorKind::Data),
             ("08006", ErrorKind::Connect),
-            ("57P01", ErrorKind::Cancelled),
+            ("57P01", ErrorKind::Connect),
             ("XX000", ErrorKind::Server),
             ("", ErrorKind::Server),
         ] {

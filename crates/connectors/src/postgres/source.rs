@@ -9,15 +9,16 @@ use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
 use super::config::{self, TableName, Target};
 use super::decode::CopyDecoder;
 use super::discover::{self, Leaf};
-use super::lanes::{Lanes, READ_ONLY, read_settings};
+use super::lanes::{BACK_TO_THE_SNAPSHOT, Lanes, READ_ONLY, read_settings};
 use super::portable::{Portable, portable};
 use super::session::{self, Session};
 use super::splits::{self, Part, Sized};
 use super::types::{ColumnPlan, column_plan};
+use super::unchanged::Proof;
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
-    Batch, Decoder, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position, Raw,
-    ReadPlan, Reader, Reading, Result, Settings, Source, Span, Split, nearest,
+    Batch, Decoder, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position,
+    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 const CHUNK: usize = 256 << 10;
 
 /// What is read.
-enum What {
+pub(super) enum What {
     Relation(Box<Relation>),
     Query(String),
 }
@@ -35,30 +36,32 @@ enum What {
 type Discovered = (What, Vec<PgColumn>, Vec<Leaf>);
 
 /// What the settings say about reading.
-struct Reads {
-    condition: Option<String>,
+pub(super) struct Reads {
+    pub(super) condition: Option<String>,
     order_by: Option<String>,
     limit: Option<u64>,
-    row_security: bool,
+    pub(super) row_security: bool,
     max_row_bytes: u64,
     on_lossy: OnLossy,
 }
 
 /// A table, view or query.
 pub struct PostgresSource {
-    target: Target,
-    env: Environment,
-    what: What,
+    pub(super) target: Target,
+    pub(super) env: Environment,
+    pub(super) what: What,
     columns: Vec<PgColumn>,
-    leaves: Vec<Leaf>,
-    reads: Reads,
-    identity: Option<String>,
+    pub(super) leaves: Vec<Leaf>,
+    pub(super) reads: Reads,
+    pub(super) identity: Option<String>,
     version: u32,
     notes: Vec<Note>,
     /// The session that holds lock and snapshot, until `plan` makes it the first lane.
-    leader: Option<Session>,
-    lanes: Option<Arc<Lanes>>,
-    reading: Option<Reading>,
+    pub(super) leader: Option<Session>,
+    pub(super) lanes: Option<Arc<Lanes>>,
+    pub(super) reading: Option<Reading>,
+    /// What this read can be recognised by later, if it can.
+    pub(super) proof: Option<Proof>,
 }
 
 impl PostgresSource {
@@ -90,8 +93,8 @@ impl PostgresSource {
                 .push(Note::new("a connection pooler stands in between: session and transaction pooling work, statement pooling does not"));
         }
         let (identity, version, env) = (session.database_identity()?, session.version(), env.clone());
-        let (leader, lanes, reading) = (None, None, None);
-        let mut source = Self { target, env, what, columns, leaves, reads, identity, version, notes, leader, lanes, reading };
+        let (leader, lanes, reading, proof) = (None, None, None, None);
+        let mut source = Self { target, env, what, columns, leaves, reads, identity, version, notes, leader, lanes, reading, proof };
         source.resolve_order(settings)?;
         // Runs nothing, and yet checks rights, conditions and policies as the real reads will.
         let plain = source.plain_list();
@@ -149,7 +152,7 @@ impl PostgresSource {
     }
 
     /// `SELECT list FROM ... WHERE ... ORDER BY ...` for a part, without its limit unless `limited`.
-    fn select(&self, list: &str, part: &Part, limited: bool) -> String {
+    pub(super) fn select(&self, list: &str, part: &Part, limited: bool) -> String {
         let from = match (part, &self.what) {
             (Part::Table(sql) | Part::Pages(sql, ..), _) => format!("ONLY {sql}"),
             (Part::All, What::Relation(relation)) => relation.sql(),
@@ -287,9 +290,12 @@ impl Source for PostgresSource {
     }
 
     fn plan(&mut self, reading: &Reading) -> Result<ReadPlan> {
-        let Some(leader) = self.leader.take() else { return Err(Error::internal("a PostgreSQL source was planned twice")) };
+        let Some(mut leader) = self.leader.take() else { return Err(Error::internal("a PostgreSQL source was planned twice")) };
         let (parts, lanes, reason) = self.parts(reading.degree);
         self.reading = Some(reading.clone());
+        if parts.len() > 1 {
+            self.proof = self.take_proof(&mut leader)?;
+        }
         let parallel = lanes > 1;
         self.lanes = Some(Arc::new(Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, parallel)?));
         let tables = parts.iter().filter(|p| matches!(p.part, Part::Table(_))).count();
@@ -307,6 +313,18 @@ impl Source for PostgresSource {
         let split =
             |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
         Ok(ReadPlan { splits: parts.into_iter().enumerate().map(split).collect(), method, lanes, network: true, notes })
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        self.proof.as_ref().map(Proof::text)
+    }
+
+    fn resume(&mut self, reading: &Reading, earlier: &Earlier) -> Result<Reuse> {
+        self.go_on(reading, earlier)
+    }
+
+    fn reopens(&self) -> bool {
+        true
     }
 
     fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>> {
@@ -456,6 +474,9 @@ fn large_objects(session: &mut Session, columns: &[PgColumn], notes: &mut Vec<No
     Ok(())
 }
 
+/// How long a COPY that is given up may still take to end.
+const GIVE_UP: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// One COPY that is going on.
 struct CopyReader {
     copy: Option<CopyOut<Wire>>,
@@ -489,10 +510,28 @@ impl CopyReader {
     }
 }
 
+impl Drop for CopyReader {
+    /// A read that is given up early (the other side failed, and will be tried again) keeps its session: it holds the snapshot.
+    fn drop(&mut self) {
+        let Some(copy) = self.copy.take() else { return };
+        if let Ok(Wire(mut session)) = copy.give_up(GIVE_UP)
+            && session.run(BACK_TO_THE_SNAPSHOT).is_ok()
+        {
+            self.lanes.give(session);
+        }
+    }
+}
+
 impl Reader for CopyReader {
     fn next(&mut self) -> Result<Next> {
         let Some(copy) = &mut self.copy else { return Ok(Next::End) };
-        let chunk = copy.next_chunk(CHUNK).map_err(|e| session::error(e).object(self.name.as_ref()))?;
+        let chunk = match copy.next_chunk(CHUNK) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                self.copy = None;
+                return Err(session::error(error).object(self.name.as_ref()));
+            }
+        };
         let Some(chunk) = chunk else {
             if let Some(copy) = self.copy.take() {
                 self.lanes.give(copy.into_inner().0);

@@ -56,6 +56,11 @@ impl Part {
         pages.ok_or_else(|| Error::internal(format!("{text:?} is not a split of a PostgreSQL source")))
     }
 
+    /// Whether which rows it holds depends on a key alone, not on where they lie.
+    pub fn is_by_key(&self) -> bool {
+        false
+    }
+
     /// The condition that keeps a read within the pages.
     pub fn condition(&self) -> Option<String> {
         let Self::Pages(_, from, to) = self else { return None };

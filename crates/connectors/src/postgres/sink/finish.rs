@@ -1,12 +1,13 @@
 //! The end of a load: commit the lanes, and put the new content in its place.
 
+use super::checkpoint::{self, Notes};
 use super::way::{Way, index_names, qualified};
 use super::writer::Done;
 use super::{Planned, PostgresSink};
 use crate::postgres::catalog::{Identity, quote_ident, quote_literal};
 use crate::postgres::discover;
 use crate::postgres::session::Session;
-use haul_model::{Error, ErrorKind, Finished, Result};
+use haul_model::{Error, ErrorKind, Finished, Result, failpoint};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,8 +15,13 @@ impl PostgresSink {
     /// Commits everything and makes it visible.
     pub(super) fn settle(&mut self, lanes: Vec<Done>) -> Result<Finished> {
         let planned = self.planned.as_ref().ok_or_else(|| Error::internal("the sink was not planned"))?;
-        let rows = lanes.iter().map(|l| l.rows).sum();
-        let bytes = lanes.iter().map(|l| l.bytes).sum();
+        let notes = planned.shared.notes.get();
+        let noted = match notes {
+            Some(notes) => notes.rows(&mut self.session("finish")?)?,
+            None => 0,
+        };
+        let rows = lanes.iter().map(|l| l.rows).sum::<u64>() + noted;
+        let bytes = lanes.iter().map(|l| l.bytes).sum::<u64>() + notes.map_or(0, Notes::bytes);
         let mut finished = Finished { rows, bytes, notes: planned.remarks.clone() };
         if rows == 0 && planned.had_rows && !self.options.allow_empty && matches!(planned.way, Way::Swap | Way::Refill { .. }) {
             return Err(Error::new(ErrorKind::Data, "the source has no rows, and the table would be left empty")
@@ -23,7 +29,7 @@ impl PostgresSink {
                 .hint("the old rows were kept; allow_empty=true takes them away"));
         }
         let name = planned.transaction_name.clone();
-        if planned.way == Way::Append {
+        if planned.way == Way::Append && notes.is_none() {
             commit_lanes(lanes, planned.prepared, &name).map_err(|e| e.object(&planned.shared.table))?;
             return Ok(finished);
         }
@@ -32,21 +38,58 @@ impl PostgresSink {
         let mut session = self.session("finish")?;
         session.begin("")?;
         session.run(&format!("SET LOCAL lock_timeout = {}", self.options.lock_timeout.as_millis()))?;
+        failpoint::pass("final-before-place");
         let placed = match planned.way {
             Way::Append => Ok(()),
             Way::Create => rename(&mut session, planned),
             Way::Swap => swap(&mut session, planned, &mut finished.notes),
-            Way::Refill { truncate } => refill(&mut session, planned, truncate, rows),
+            Way::Refill { truncate } => {
+                refill(&mut session, planned, truncate, rows).and_then(|()| session.run(&format!("DROP TABLE {}", planned.staging_sql())))
+            }
         };
         placed.map_err(|error| explain(error, planned))?;
-        commit(&mut session).map_err(|error| explain(error, planned))?;
-        if matches!(planned.way, Way::Refill { .. }) {
-            let dropped = session.run(&format!("DROP TABLE IF EXISTS {}", planned.staging_sql()));
-            if let Err(error) = dropped {
-                finished.notes.push(format!("the staging table {} could not be dropped: {}", planned.staging_sql(), error.detail()));
+        if let Some(notes) = notes {
+            let summed = notes.sum_up(&mut session)?;
+            if summed != noted {
+                return Err(Error::internal(format!("the checkpoints count {summed} rows, and {noted} a moment ago")));
             }
         }
+        failpoint::pass("final-before-commit");
+        self.commit_last(session)?;
+        failpoint::pass("final-after-commit");
         Ok(finished)
+    }
+
+    /// Commits the last transaction. If its answer is lost, the target is asked what became of it.
+    fn commit_last(&self, mut session: Session) -> Result<()> {
+        let planned = self.planned()?;
+        let process = session.wire().backend_pid();
+        let Err(error) = commit(&mut session) else { return Ok(()) };
+        let lost = matches!(error.kind(), ErrorKind::Connect | ErrorKind::Timeout) && error.code_text().is_none();
+        if !lost {
+            return Err(explain(error, planned));
+        }
+        drop(session);
+        match self.was_committed(process) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(explain(error, planned)),
+            Err(_) => {
+                Err(explain(error, planned).also("whether the last COMMIT was done could not be found out: look before the next try"))
+            }
+        }
+    }
+
+    fn was_committed(&self, process: i32) -> Result<bool> {
+        let planned = self.planned()?;
+        let mut session = self.session("finish")?;
+        if !session.is_pooled() {
+            checkpoint::fence(&mut session, process)?;
+        }
+        match planned.shared.notes.get() {
+            Some(notes) => notes.has_summed_up(&mut session),
+            // Every way that has a staging table uses it up in its last transaction.
+            None => Ok(!checkpoint::exists(&mut session, &planned.staging_sql())?),
+        }
     }
 
     /// Takes everything back; names what could not be.
@@ -54,6 +97,7 @@ impl PostgresSink {
         let Some(planned) = self.planned.as_ref() else { return Vec::new() };
         // Closing the connections rolls the lanes' transactions back.
         planned.shared.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        let notes = planned.shared.notes.get();
         if !self.begun || !planned.way.is_staged() {
             return Vec::new();
         }
@@ -62,7 +106,8 @@ impl PostgresSink {
         let staging = planned.staging_sql();
         let dropped = self.session("abort").and_then(|mut session| {
             session.run("SET lock_timeout = '15s'")?;
-            session.run(&format!("DROP TABLE IF EXISTS {staging}"))
+            session.run(&format!("DROP TABLE IF EXISTS {staging}"))?;
+            notes.map_or(Ok(()), |notes| notes.remove(&mut session))
         });
         match dropped {
             Ok(()) => Vec::new(),
@@ -81,7 +126,7 @@ fn explain(error: Error, planned: &Planned) -> Error {
 }
 
 /// Commits, and looks at the answer: COMMIT of a failed transaction is a ROLLBACK without an error.
-fn commit(session: &mut Session) -> Result<()> {
+pub(super) fn commit(session: &mut Session) -> Result<()> {
     let results = session.connection().simple_query("COMMIT").map_err(crate::postgres::session::error)?;
     match results.last().map(|r| r.tag.as_str()) {
         Some("COMMIT") => Ok(()),

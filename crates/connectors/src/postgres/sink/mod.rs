@@ -5,6 +5,7 @@
 //! one transaction: by rename where nothing depends on the old table, else by emptying and refilling it. Values travel as
 //! COPY BINARY, or COPY TEXT where a column has no exact binary writer, or untouched from another PostgreSQL.
 
+mod checkpoint;
 mod finish;
 mod mapping;
 mod plan;
@@ -23,14 +24,16 @@ use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
 use super::text::TextEncoder;
 use arrow_schema::SchemaRef;
+use checkpoint::Notes;
 use haul_model::{
-    Encoder, Encoding, Endpoint, Environment, Error, Finished, Form, Incoming, OnLossy, Result, Settings, Sink, WritePlan, Writer,
-    field_meta,
+    Encoder, Encoding, Endpoint, Environment, Error, Finished, Form, Incoming, Left, Leftover, OnLossy, Result, RunId, Settings, Sink,
+    SplitDone, Tracks, WritePlan, Writer, failpoint, field_meta,
 };
 use settings::{Format, Options};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use way::{Way, qualified};
 use writer::{Done, LaneWriter};
 
@@ -51,6 +54,8 @@ pub struct PostgresSink {
     found: Option<Relation>,
     planned: Option<Planned>,
     begun: bool,
+    /// What an earlier run that had finished has left.
+    earlier: Vec<Leftover>,
 }
 
 /// What was decided.
@@ -91,6 +96,10 @@ struct Shared {
     names: (String, String),
     opened: AtomicU32,
     done: Mutex<Vec<Done>>,
+    /// The notes of a run that commits split by split.
+    notes: OnceLock<Notes>,
+    /// The server process of each lane.
+    backends: Mutex<HashMap<u32, i32>>,
 }
 
 impl Shared {
@@ -147,7 +156,26 @@ impl PostgresSink {
             Some(name) => plan::look_up(&mut control, name)?.ok(),
             None => None,
         };
-        Ok(Self { target, env: env.clone(), options, place, control: Some(control), identity, found, planned: None, begun: false })
+        Ok(Self {
+            target,
+            env: env.clone(),
+            options,
+            place,
+            control: Some(control),
+            identity,
+            found,
+            planned: None,
+            begun: false,
+            earlier: Vec::new(),
+        })
+    }
+
+    /// The session for looking, opened again if it was given up.
+    fn control(&mut self) -> Result<Session> {
+        match self.control.take() {
+            Some(control) => Ok(control),
+            None => self.session("plan"),
+        }
     }
 
     fn session(&self, what: &str) -> Result<Session> {
@@ -157,6 +185,19 @@ impl PostgresSink {
     fn planned(&self) -> Result<&Planned> {
         self.planned.as_ref().ok_or_else(|| Error::internal("the PostgreSQL sink was not planned"))
     }
+}
+
+/// Removes what killed runs have left at a target; what was removed, in words.
+///
+/// # Errors
+/// Connection, rights.
+pub fn clean(target: &config::Target, env: &Environment, left: &[Leftover]) -> Result<Vec<String>> {
+    let mut session = Session::open(target, env, "clean")?;
+    let mut removed = Vec::new();
+    for left in left {
+        removed.extend(checkpoint::clean(&mut session, &left.run, &left.what)?);
+    }
+    Ok(removed)
 }
 
 /// Whether the line that the server names is the row at fault. Rows are inserted in groups, and an error of the
@@ -207,27 +248,56 @@ impl Sink for PostgresSink {
     }
 
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {
-        let mut control = match self.control.take() {
-            Some(control) => control,
-            None => self.session("plan")?,
-        };
+        let mut control = self.control()?;
         let plan = self.plan_with(&mut control, incoming);
         self.control = Some(control);
         plan
     }
 
+    fn left(&mut self, run: &RunId, leaves: &[String]) -> Result<Left> {
+        let mut control = self.control()?;
+        let left = checkpoint::look(&mut control, &run.run, leaves)?;
+        self.control = Some(control);
+        if let Left::Everything(_) = left {
+            self.earlier = leaves.iter().map(|what| Leftover { run: run.run.clone(), what: what.clone() }).collect();
+        }
+        Ok(left)
+    }
+
+    fn track(&mut self, run: &RunId) -> Result<Tracks> {
+        let mut control = self.control()?;
+        let tracks = self.track_with(&mut control, run);
+        self.control = Some(control);
+        tracks
+    }
+
+    fn leaves(&self) -> Vec<String> {
+        let Some(planned) = self.planned.as_ref() else { return Vec::new() };
+        let staging = planned.way.is_staged().then(|| format!("table {}", planned.staging_sql()));
+        let notes = planned.shared.notes.get().map(|_| checkpoint::leaf(&planned.schema));
+        staging.into_iter().chain(notes).collect()
+    }
+
+    fn takes_back(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self) -> Result<()> {
         // Rows may take hours: no idle session is kept for the plan's sake.
-        let mut control = match self.control.take() {
-            Some(control) => control,
-            None => self.session("begin")?,
-        };
+        let mut control = self.control()?;
         let planned = self.planned()?;
-        if let Some(create) = &planned.create {
+        let fresh = !planned.way.is_staged() || !checkpoint::exists(&mut control, &planned.staging_sql())?;
+        if let Some(create) = planned.create.as_ref().filter(|_| fresh) {
+            failpoint::pass("staging-before-create");
             control.run(create).map_err(|e| e.object(&planned.shared.table))?;
+            failpoint::pass("staging-after-create");
         }
         self.begun = true;
-        Ok(())
+        let planned = self.planned()?;
+        match planned.shared.notes.get() {
+            Some(notes) => notes.begin(&mut control, fresh && planned.way.is_staged()),
+            None => Ok(()),
+        }
     }
 
     fn encoder(&self) -> Result<Box<dyn Encoder>> {
@@ -238,8 +308,22 @@ impl Sink for PostgresSink {
     fn open(&self, lane: u32) -> Result<Box<dyn Writer>> {
         let planned = self.planned()?;
         let mut session = self.session(&format!("lane {lane}"))?;
+        let process = session.wire().backend_pid();
+        let backends = || planned.shared.backends.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = backends().get(&lane).copied();
+        if let Some(earlier) = earlier.filter(|_| !session.is_pooled()) {
+            checkpoint::fence(&mut session, earlier)?;
+        }
+        backends().insert(lane, process);
         session.begin("")?;
         Ok(Box::new(LaneWriter::new(Arc::clone(&planned.shared), session)))
+    }
+
+    fn durable(&self, split: u32) -> Result<Option<SplitDone>> {
+        match self.planned()?.shared.notes.get() {
+            Some(notes) => notes.of(&mut self.session("look")?, split),
+            None => Ok(None),
+        }
     }
 
     fn finish(&mut self) -> Result<Finished> {
@@ -252,5 +336,25 @@ impl Sink for PostgresSink {
 
     fn abort(&mut self) -> Vec<String> {
         self.take_back()
+    }
+
+    fn leave(&mut self) {
+        if let Some(planned) = &self.planned {
+            planned.shared.done.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        self.control = None;
+    }
+
+    fn forget(&mut self) -> Result<()> {
+        // After a run that had finished before, nothing was planned: the earlier one's leaves say where to look.
+        let notes = self.planned.as_ref().and_then(|planned| planned.shared.notes.get());
+        match (notes, std::mem::take(&mut self.earlier)) {
+            (Some(notes), _) => notes.remove(&mut self.session("forget")?),
+            (None, leaves) if leaves.is_empty() => Ok(()),
+            (None, leaves) => {
+                let mut session = self.session("forget")?;
+                leaves.iter().try_for_each(|left| checkpoint::clean(&mut session, &left.run, &left.what).map(drop))
+            }
+        }
     }
 }

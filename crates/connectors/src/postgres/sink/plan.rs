@@ -11,7 +11,7 @@ use crate::postgres::discover;
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The table, or where a new one will be.
 struct Located {
@@ -59,6 +59,8 @@ impl PostgresSink {
             names: (staging.clone(), name.clone()),
             opened: AtomicU32::new(0),
             done: Mutex::default(),
+            notes: OnceLock::new(),
+            backends: Mutex::default(),
         };
         let plan = WritePlan {
             method: format!("COPY {} {}", format.to_uppercase(), described(&way, &copied)),

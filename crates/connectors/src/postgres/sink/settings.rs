@@ -20,9 +20,16 @@ const WRITING: &[Setting] = &[
         "auto sends binary where every column has an exact writer. text lets the server parse values that come as text, as it likes.",
     ),
     Setting::new("columns", Kind::Choice(&["auto"]), "auto", "Columns are mapped by name."),
-    Setting::new("allow_empty", Kind::Bool, "false", "truncate and replace may leave the table empty when the source has no rows."),
-    Setting::new("lock_timeout", Kind::Duration, "30s", "How long the last step of truncate and replace waits for its lock on the table."),
-    Setting::new("bulk_copy", Kind::Bool, "true", "Reading and writing always use COPY; accepted for scripts that say it."),
+    Setting::new("allow_empty", Kind::Bool, "false", "truncate and replace may leave the table empty when the source has no rows.").tuning(),
+    Setting::new("lock_timeout", Kind::Duration, "30s", "How long the last step of truncate and replace waits for its lock on the table.").tuning(),
+    Setting::new(
+        "commit",
+        Kind::Choice(&["end", "split"]),
+        "end",
+        "append: end makes all rows visible when every one has arrived; split commits each split with its checkpoint, so that a failed run leaves its finished splits and --resume goes on. Other modes commit splits aside anyway.",
+    )
+    .tuning(),
+    Setting::new("bulk_copy", Kind::Bool, "true", "Reading and writing always use COPY; accepted for scripts that say it.").tuning(),
     Setting::new("on_error", Kind::Choice(&["stop", "reject"]), "stop", "reject takes out rows that the server refuses, one by one."),
     Setting::new(
         "on_lossy",
@@ -57,6 +64,8 @@ pub(super) struct Options {
     pub lock_timeout: Duration,
     pub reject: bool,
     pub on_lossy: OnLossy,
+    /// Append commits each split.
+    pub commit_splits: bool,
 }
 
 /// `copy_format`.
@@ -75,6 +84,7 @@ impl Options {
                 "replace" => Mode::Replace,
                 _ => Mode::Append,
             }),
+            commit_splits: settings.choice("commit").as_deref() == Some("split"),
             create: settings.flag("create", false),
             format: match settings.choice("copy_format").as_deref() {
                 Some("binary") => Format::Binary,

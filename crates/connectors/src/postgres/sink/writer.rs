@@ -8,8 +8,8 @@ use super::Shared;
 use crate::postgres::array_wire;
 use crate::postgres::session::{self, Session};
 use crate::postgres::source::Wire;
-use haul_model::{Block, BlockBody, Error, ErrorKind, Result, Slot, Writer};
-use haul_pgwire::CopyIn;
+use haul_model::{Block, BlockBody, Error, ErrorKind, Result, Slot, SplitDone, Writer, failpoint};
+use haul_pgwire::{CopyIn, Transaction};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,8 +54,9 @@ impl LaneWriter {
 
     fn stream(&mut self, block: &Block) -> Result<()> {
         if let State::Idle(_) = self.state
-            && let State::Idle(session) = std::mem::replace(&mut self.state, State::Gone)
+            && let State::Idle(mut session) = std::mem::replace(&mut self.state, State::Gone)
         {
+            begin(&mut session)?;
             let copy = CopyIn::start(Wire(*session), &self.shared.copy_sql).map_err(|e| self.shared.copy_error(e))?;
             self.state = State::Copying(Box::new(copy));
         }
@@ -71,6 +72,28 @@ impl LaneWriter {
         }
         self.sent += block.rows;
         Ok(())
+    }
+
+    /// Ends the COPY that may be going on; the server must have taken every row.
+    fn end_copy(&mut self) -> Result<Session> {
+        let session = match std::mem::replace(&mut self.state, State::Gone) {
+            State::Idle(session) => *session,
+            State::Copying(copy) => {
+                let (rows, wire) = copy.finish().map_err(|e| self.shared.copy_error(e))?;
+                self.confirmed += rows;
+                wire.0
+            }
+            State::Gone => return Err(self.shared.gone()),
+        };
+        if self.confirmed != self.sent {
+            return Err(Error::new(
+                ErrorKind::Server,
+                format!("the server took {} of {} rows without an error", self.confirmed, self.sent),
+            )
+            .object(&self.shared.table)
+            .hint("does a trigger of the table skip rows?"));
+        }
+        Ok(session)
     }
 
     /// Sends a block under savepoints; the rows that had to be left out.
@@ -122,6 +145,7 @@ impl LaneWriter {
     fn copy_part(&mut self, payload: &[u8]) -> Result<Option<haul_pgwire::Error>> {
         let shared = Arc::clone(&self.shared);
         let session = self.session()?;
+        begin(session)?;
         session.run("SAVEPOINT haul_block")?;
         let copied = (|| {
             let mut copy = session.connection().copy_in(&shared.copy_sql)?;
@@ -168,27 +192,46 @@ impl Writer for LaneWriter {
         Ok(Vec::new())
     }
 
-    fn close(&mut self) -> Result<Vec<(u64, Error)>> {
-        let session = match std::mem::replace(&mut self.state, State::Gone) {
-            State::Idle(session) => *session,
-            State::Copying(copy) => {
-                let (rows, wire) = copy.finish().map_err(|e| self.shared.copy_error(e))?;
-                self.confirmed += rows;
-                wire.0
-            }
-            State::Gone => return Err(self.shared.gone()),
-        };
-        if self.confirmed != self.sent {
-            return Err(Error::new(
-                ErrorKind::Server,
-                format!("the server took {} of {} rows without an error", self.confirmed, self.sent),
-            )
-            .object(&self.shared.table)
-            .hint("does a trigger of the table skip rows?"));
+    fn commit(&mut self, split: &str, done: &SplitDone) -> Result<bool> {
+        let shared = Arc::clone(&self.shared);
+        let Some(notes) = shared.notes.get() else { return Ok(false) };
+        let mut session = self.end_copy()?;
+        if self.confirmed != done.rows {
+            return Err(Error::internal(format!("split {} has {} rows, but {} were sent", done.split, done.rows, self.confirmed)));
         }
+        begin(&mut session)?;
+        failpoint::pass("split-before-note");
+        session.run(&notes.insert(split, done)).map_err(noted_before)?;
+        failpoint::pass("split-before-commit");
+        super::finish::commit(&mut session).map_err(|e| e.object(&shared.table))?;
+        failpoint::pass("split-after-commit");
+        notes.add_bytes(self.bytes);
+        (self.sent, self.confirmed, self.bytes) = (0, 0, 0);
+        self.state = State::Idle(Box::new(session));
+        Ok(true)
+    }
+
+    fn close(&mut self) -> Result<Vec<(u64, Error)>> {
+        let session = self.end_copy()?;
         let done = Done { session, rows: self.confirmed, bytes: self.bytes };
         self.shared.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(done);
         Ok(Vec::new())
+    }
+}
+
+/// A note that is there already was committed by an earlier try of this split whose answer was lost: looking again finds it.
+fn noted_before(error: Error) -> Error {
+    match error.code_text() {
+        Some("23505") => Error::new(ErrorKind::Conflict, "an earlier try has committed the split after all"),
+        _ => error.context("the checkpoint cannot be written"),
+    }
+}
+
+/// Begins a transaction, if none is open.
+fn begin(session: &mut Session) -> Result<()> {
+    match session.wire().transaction() {
+        Transaction::None => session.begin(""),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,70 @@
+//! Failpoints: named places before and after each durable step where a test can end the process, as kill -9 would.
+//!
+//! Always compiled, off unless armed (the command line does that for its tests); a place that is off costs one load. A place is
+//! passed once per split or run at most, never per row.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+struct Armed {
+    name: String,
+    /// Passes still to be let through.
+    left: AtomicU32,
+}
+
+static ARMED: OnceLock<Armed> = OnceLock::new();
+
+/// Every place, in the order in which a tracked load into PostgreSQL and then a file pass them. Tests walk this list.
+pub static NAMES: &[&str] = &[
+    "state-before-save",
+    "state-after-save",
+    "staging-before-create",
+    "staging-after-create",
+    "split-before-note",
+    "split-before-commit",
+    "split-after-commit",
+    "final-before-place",
+    "final-before-commit",
+    "final-after-commit",
+    "state-before-remove",
+    "state-after-remove",
+    "note-after-forget",
+    "file-before-sync",
+    "file-after-sync",
+    "file-before-rename",
+    "file-after-rename",
+];
+
+/// Arms one place for the life of the process: `name`, or `name:3` for its third pass. Only the first call counts.
+///
+/// # Errors
+/// A name that is not in [`NAMES`], or a number that is none.
+pub fn arm(spec: &str) -> crate::Result<()> {
+    let (name, pass) = spec.split_once(':').unwrap_or((spec, "1"));
+    let pass = pass.parse::<u32>().ok().filter(|n| *n > 0);
+    let (true, Some(pass)) = (NAMES.contains(&name), pass) else {
+        return Err(crate::Error::new(crate::ErrorKind::Config, format!("there is no failpoint {spec:?}")));
+    };
+    let _ = ARMED.set(Armed { name: name.to_string(), left: AtomicU32::new(pass - 1) });
+    Ok(())
+}
+
+/// Passes a place: ends the process there if it is armed.
+pub fn pass(name: &'static str) {
+    debug_assert!(NAMES.contains(&name), "{name} is not listed");
+    let Some(armed) = ARMED.get() else { return };
+    if armed.name == name && armed.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
+        std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_known_places_can_be_armed() {
+        assert!(super::arm("nowhere").is_err());
+        assert!(super::arm("state-before-save:0").is_err());
+        assert!(super::arm("state-before-save:x").is_err());
+        super::pass("state-before-save");
+    }
+}
