@@ -13,6 +13,7 @@ use crate::plan::{Job, Plan};
 use crate::progress::{Counts, Progress};
 use crate::reject::{Policy, WorkerRejects, is_row_error};
 use crate::run::{Failure, records_before};
+use crate::shares::{Clock, Doing, Shares};
 use haul_model::{
     Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Split,
     SplitDone, Transform, Writer,
@@ -49,6 +50,8 @@ pub(crate) struct Shared<'a> {
     pub keep_rows: bool,
     /// Splits that are durable.
     pub durable: &'a AtomicUsize,
+    /// Where the workers' time goes.
+    pub shares: &'a Shares,
 }
 
 impl Shared<'_> {
@@ -99,14 +102,14 @@ impl<'a> Worker<'a> {
     /// Runs until no lane has more, then closes the writer. What fails and may succeed is tried again.
     pub fn run(mut self) -> Result<()> {
         loop {
-            match self.to_the_end() {
+            match self.try_once() {
                 Ok(()) => return Ok(()),
                 Err(error) => self.again(error)?,
             }
         }
     }
 
-    fn to_the_end(&mut self) -> Result<()> {
+    fn try_once(&mut self) -> Result<()> {
         while let Some(lane) = self.next_lane()? {
             self.drain(&lane)?;
             if self.chunk.left == Some(0) {
@@ -115,6 +118,7 @@ impl<'a> Worker<'a> {
         }
         let mut rejects = WorkerRejects::new(self.shared.policy);
         self.chunk.flush(&mut rejects)?;
+        self.chunk.clock.now(Doing::Writing);
         let refused = self.chunk.writer()?.close()?;
         match refused.into_iter().next() {
             Some((_, error)) => Err(error),
@@ -144,6 +148,7 @@ impl<'a> Worker<'a> {
         let position = self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner).read_to(split.id);
         let counts = self.chunk.tally.since;
         let done = SplitDone { split: split.id, position, read: counts.read, rows: counts.sent };
+        self.chunk.clock.now(Doing::Writing);
         if self.chunk.writer()?.commit(&split.what, &done)? {
             self.chunk.tally.settle();
             self.durable(split.id);
@@ -205,12 +210,14 @@ impl<'a> Worker<'a> {
             if self.shared.stopping() {
                 return self.shared.stopped();
             }
+            self.chunk.clock.now(Doing::Reading);
             let work = match lane.take(self.shared) {
                 Ok(Some(work)) => work,
                 Ok(None) => break,
                 Err(error) => return Err(self.after_earlier_chunks(lane, error)),
             };
             self.chunk.seq = work.seq;
+            self.chunk.clock.now(Doing::Working);
             if let Err(error) = self.process(work) {
                 return Err(self.place(lane, error));
             }
@@ -345,6 +352,7 @@ struct Chunk<'a> {
     /// `None` once it has failed.
     writer: Option<Box<dyn Writer>>,
     tally: Tally<'a>,
+    clock: Clock<'a>,
     order: Option<Arc<Lane>>,
     seq: u64,
     /// Rows decoded from this chunk (rejected records not counted).
@@ -368,6 +376,7 @@ impl<'a> Chunk<'a> {
             encoder: decoded.then(|| shared.job.sink.encoder()).transpose()?,
             writer: Some(shared.job.sink.open(lane)?),
             tally: Tally::new(shared.progress),
+            clock: Clock::new(shared.shares),
             order: None,
             seq: 0,
             read: 0,
@@ -472,12 +481,7 @@ impl<'a> Chunk<'a> {
         let Some(block) = self.take_block()? else { return Ok(()) };
         let mut block = block;
         let sent = block.rows;
-        if !self.shared.exclusive && !self.unordered() {
-            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
-            lane.order.wait(self.seq, || self.shared.stopping())?;
-        }
-        let slot = self.writer()?.reserve(&mut block)?;
-        let refused = self.writer()?.write(slot, &mut block)?;
+        let refused = self.send(&mut block, false)?;
         self.account(&block, sent - refused.len() as u64);
         self.recycle(block);
         let kept = std::mem::take(&mut self.kept);
@@ -506,22 +510,31 @@ impl<'a> Chunk<'a> {
     }
 
     fn write(&mut self, mut block: Block, last: bool) -> Result<()> {
-        if !self.shared.exclusive && !self.unordered() {
-            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
-            lane.order.wait(self.seq, || self.shared.stopping())?;
-        }
-        let slot = self.writer()?.reserve(&mut block)?;
-        if last {
-            self.pass_turn()?;
-        }
         let sent = block.rows;
-        let refused = self.writer()?.write(slot, &mut block)?;
+        let refused = self.send(&mut block, last)?;
         if let Some((_, error)) = refused.into_iter().next() {
             return Err(error);
         }
         self.account(&block, sent);
         self.recycle(block);
         Ok(())
+    }
+
+    /// Waits for the chunk's turn where there is an order, takes the block's place, and writes it.
+    fn send(&mut self, block: &mut Block, last: bool) -> Result<Vec<(u64, Error)>> {
+        if !self.shared.exclusive && !self.unordered() {
+            self.clock.now(Doing::Waiting);
+            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
+            lane.order.wait(self.seq, || self.shared.stopping())?;
+        }
+        self.clock.now(Doing::Writing);
+        let slot = self.writer()?.reserve(block)?;
+        if last {
+            self.pass_turn()?;
+        }
+        let refused = self.writer()?.write(slot, block)?;
+        self.clock.now(Doing::Working);
+        Ok(refused)
     }
 
     fn pass_turn(&self) -> Result<()> {

@@ -12,6 +12,7 @@
 //! resume.rs   whether a run can be gone on with, and the going on
 //! state/      what is remembered between runs
 //! reject.rs   bad rows: stop at the first, or write them aside
+//! shares.rs   where the time went
 //! progress.rs counters that CLI, UI and metrics render
 //! ```
 //! It names no connector, and does no IO but that of its state.
@@ -27,6 +28,7 @@ mod reject;
 mod resume;
 mod retry;
 mod run;
+mod shares;
 pub mod state;
 pub mod transform;
 
@@ -38,3 +40,4 @@ pub use reject::{OnError, RejectLog};
 pub use resume::{Lock, Resume, Tracking};
 pub use retry::{RULES, Retries, Rule, rule_for};
 pub use run::{Outcome, run};
+pub use shares::{Shares, TimeSpent, Waits};

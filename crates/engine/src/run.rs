@@ -10,6 +10,7 @@ use crate::progress::{Counts, Progress};
 use crate::reject::{OnError, Policy, RejectLog};
 use crate::resume::{self, Resume};
 use crate::retry::rule_for;
+use crate::shares::{self, TimeSpent};
 use haul_model::{Checkpoint, Error, ErrorKind, Finished, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Up to where each split is durable.
     pub checkpoint: Checkpoint,
+    /// Where the time went.
+    pub spent: TimeSpent,
 }
 
 /// Runs the job. On any error the sink is aborted and the target is as the plan's guarantee says; unless the run can be gone on with
@@ -54,10 +57,12 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
     let durable = AtomicUsize::new(plan.resume.done().len());
     let notes = resume::save(job, plan)?;
     let saved = plan.resume.by_split() || !job.sink.leaves().is_empty();
+    let mut spent = TimeSpent::default();
     let result = job
         .sink
         .begin()
         .and_then(|()| lanes(job, plan, Watch { stop, progress, log, durable: &durable }, &mut ledger))
+        .map(|lanes| spent = lanes)
         .and_then(|()| job.source.finish())
         .and_then(|()| log.map_or(Ok(()), RejectLog::flush))
         .and_then(|()| balance_before_finish(progress))
@@ -73,7 +78,7 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
             if matches!(plan.resume, Resume::Continues { .. }) {
                 finished.notes.push(plan.resume.to_string());
             }
-            Ok(Outcome { counts, finished, elapsed: started.elapsed(), checkpoint: ledger.checkpoint() })
+            Ok(Outcome { counts, finished, elapsed: started.elapsed(), checkpoint: ledger.checkpoint(), spent })
         }
         Err(error) => Err(after_failure(job, plan, error, saved, durable.into_inner())),
     }
@@ -121,7 +126,13 @@ fn finished_before(job: &mut Job, plan: &Plan, rows: u64, progress: &Progress, s
     let mut notes = vec![plan.resume.to_string()];
     notes.extend(resume::forget(job, true, true));
     let finished = Finished { rows, bytes: 0, notes };
-    Outcome { counts: progress.counts(), finished, elapsed: started.elapsed(), checkpoint: Checkpoint::default() }
+    Outcome {
+        counts: progress.counts(),
+        finished,
+        elapsed: started.elapsed(),
+        checkpoint: Checkpoint::default(),
+        spent: TimeSpent::default(),
+    }
 }
 
 /// Before anything becomes visible: what was read is what was sent, rejected or filtered, and something is left.
@@ -158,10 +169,11 @@ struct Watch<'a> {
     durable: &'a AtomicUsize,
 }
 
-fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Result<()> {
+fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Result<TimeSpent> {
     let Watch { stop, progress, log, durable } = watch;
     let policy = Policy { on_error: job.options.on_error, log, progress };
     let budget = Budget::new(job.options.budget);
+    let shares = shares::Shares::default();
     let shared = Shared {
         job,
         plan,
@@ -178,11 +190,22 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
         chain_seq: AtomicU64::new(0),
         keep_rows: job.options.on_error != OnError::Stop,
         durable,
+        shares: &shares,
     };
+    let [source, sink] = shares::beside([job.source.watch(), job.sink.watch()], || workers(&shared));
+    *ledger = shared.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match shared.failure.first.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None if stop.load(Relaxed) => Err(Error::new(ErrorKind::Cancelled, "stopped by the user")),
+        None => Ok(TimeSpent { workers: shares.shares(), source, sink }),
+    }
+}
+
+/// Runs all workers to their end.
+fn workers(shared: &Shared<'_>) {
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
-        for number in 0..plan.workers {
-            let shared = &shared;
+        for number in 0..shared.plan.workers {
             let spawned = std::thread::Builder::new().name(format!("haul-{number}")).stack_size(1 << 20).spawn_scoped(scope, move || {
                 let _guard = PanicGuard(&shared.failure);
                 if let Err(error) = Worker::new(shared, number).and_then(Worker::run) {
@@ -199,12 +222,6 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
             let _ = handle.join();
         }
     });
-    *ledger = shared.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match shared.failure.first.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None if stop.load(Relaxed) => Err(Error::new(ErrorKind::Cancelled, "stopped by the user")),
-        None => Ok(()),
-    }
 }
 
 /// The first error of a run; seen by all workers.

@@ -18,6 +18,7 @@ mod settings;
 mod sink;
 mod source;
 mod split;
+mod watch;
 
 pub use batch::{Batch, Origin, Payload, Raw, Rows};
 pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Plain, Rejects, Strict, Transform};
@@ -31,3 +32,4 @@ pub use settings::{Kind, Setting, Settings, nearest, parse_bytes, parse_duration
 pub use sink::{Finished, Incoming, Sink, Slot, Tracks, Writer};
 pub use source::{Encoding, Estimate, Next, Reader, Reading, Source};
 pub use split::{Checkpoint, Position, Span, Split};
+pub use watch::{RUNNING, Watch};

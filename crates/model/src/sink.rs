@@ -1,6 +1,6 @@
 //! Writing: what a sink accepts and how the engine drives it.
 
-use crate::{Block, Encoder, Encoding, Error, Form, Left, Result, RunId, SplitDone, WritePlan};
+use crate::{Block, Encoder, Encoding, Error, Form, Left, Result, RunId, SplitDone, Watch, WritePlan};
 use arrow_schema::SchemaRef;
 
 /// What will be written.
@@ -84,6 +84,10 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// IO, connection.
     fn open(&self, lane: u32) -> Result<Box<dyn Writer>>;
+    /// A look at what its server is doing for this job, where there is a server to ask.
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        None
+    }
     /// All writers are closed: make the new content visible, atomically where the plan says so.
     ///
     /// # Errors

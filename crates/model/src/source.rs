@@ -1,6 +1,6 @@
 //! Reading: what a source offers and how the engine drives it.
 
-use crate::{Batch, Decoder, Earlier, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split};
+use crate::{Batch, Decoder, Earlier, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, Watch};
 use arrow_schema::SchemaRef;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
@@ -88,6 +88,10 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The form is impossible for a column.
     fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>>;
+    /// A look at what its server is doing for this job, where there is a server to ask.
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        None
+    }
     /// After the last reader has ended well: anything that must still be checked or released.
     ///
     /// # Errors

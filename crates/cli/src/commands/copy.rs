@@ -6,11 +6,12 @@ use crate::progress::{Style, show};
 use crate::tracking::Purpose;
 use crate::{commands::plan, render};
 use clap::ArgMatches;
-use haul_engine::{OnError, Outcome, Plan, Progress, RejectLog};
+use haul_engine::{OnError, Outcome, Plan, Progress, RejectLog, TimeSpent};
 use haul_model::{Environment, Error, ErrorKind, Note, Result, Settings};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs the command; returns whether all is well (`false` never happens without an error).
 ///
@@ -121,6 +122,9 @@ fn report(done: &Done, json: bool) -> Result<()> {
     for note in &done.outcome.finished.notes {
         eprintln!("note: {note}");
     }
+    for line in time_spent(&done.outcome.spent, done.outcome.elapsed) {
+        eprintln!("{line}");
+    }
     eprintln!("{}", last_line(&done.outcome));
     if json { render::print(&format!("{}\n", result(done))) } else { Ok(()) }
 }
@@ -147,6 +151,31 @@ pub fn last_line(outcome: &Outcome) -> String {
     text
 }
 
+/// Where the time of a job went that took long enough to ask: shares of the workers, what the servers waited for, and advice.
+fn time_spent(spent: &TimeSpent, elapsed: Duration) -> Vec<String> {
+    const WORTH_A_WORD: Duration = Duration::from_secs(5);
+    if elapsed < WORTH_A_WORD || spent.workers.is_empty() {
+        return Vec::new();
+    }
+    let told = |waits: &mut dyn Iterator<Item = (&str, f64)>| {
+        let shares = waits.filter(|(_, share)| *share >= 0.005).take(4).map(|(what, share)| format!("{what} {:.0} %", 100.0 * share));
+        shares.collect::<Vec<_>>().join(", ")
+    };
+    let mut parts = vec![format!("workers {}", told(&mut spent.workers.iter().map(|(w, s)| (*w, *s))))];
+    for (side, waits) in [("source", &spent.source), ("target", &spent.sink)] {
+        if !waits.is_empty() {
+            parts.push(format!("{side} {}", told(&mut waits.iter().map(|(w, s)| (w.as_str(), *s)))));
+        }
+    }
+    let mut lines = vec![format!("time: {}", parts.join("; "))];
+    lines.extend(spent.advice().map(|advice| format!("advice: {advice}")));
+    lines
+}
+
+fn shares(waits: impl Iterator<Item = (String, f64)>) -> serde_json::Value {
+    serde_json::Value::Object(waits.map(|(what, share)| (what, serde_json::json!((share * 1000.0).round() / 1000.0))).collect())
+}
+
 /// The result as one JSON object.
 fn result(done: &Done) -> serde_json::Value {
     let c = &done.outcome.counts;
@@ -170,6 +199,12 @@ fn result(done: &Done) -> serde_json::Value {
         "workers": done.plan.workers,
         "lanes": done.plan.lanes,
         "peak_rss_bytes": peak_rss(),
+        "time": {
+            "workers": shares(done.outcome.spent.workers.iter().map(|(w, s)| ((*w).to_string(), *s))),
+            "source_waits": shares(done.outcome.spent.source.iter().cloned()),
+            "target_waits": shares(done.outcome.spent.sink.iter().cloned()),
+            "advice": done.outcome.spent.advice(),
+        },
         "notes": done.outcome.finished.notes,
     })
 }

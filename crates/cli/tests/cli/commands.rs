@@ -109,6 +109,9 @@ fn results_as_json() {
         (&"ok".into(), &2.into(), &1.into(), &1.into())
     );
     assert_eq!(result["bytes_written"], dir.read("o.jsonl").len());
+    let workers = result["time"]["workers"].as_object().unwrap();
+    let shares: f64 = workers.values().map(|share| share.as_f64().unwrap()).sum();
+    assert!(workers.len() == 4 && (shares - 1.0).abs() < 0.01, "{workers:?}");
     let ran = dir.line("copy a.csv o.jsonl --json").failed();
     let result = json(&ran.out);
     assert_eq!(result["status"], "failed");

@@ -30,6 +30,7 @@ mod target;
 pub mod text;
 pub mod types;
 mod unchanged;
+mod watch;
 
 pub use connector::{Postgres, SPEC};
 

@@ -15,10 +15,11 @@ use super::session::{self, Session};
 use super::splits::{self, Part, Sized};
 use super::types::{ColumnPlan, column_plan};
 use super::unchanged::Proof;
+use super::watch::{Side, Waits};
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
     Batch, Decoder, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position,
-    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, nearest,
+    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, Watch, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -347,6 +348,10 @@ impl Source for PostgresSource {
 
     fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>> {
         Ok(Box::new(CopyDecoder::new(&self.name(), &self.plans(form)?, form, self.reads.on_lossy)))
+    }
+
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        Waits::of(&self.target, &self.env, Side::Source)
     }
 
     fn finish(&mut self) -> Result<()> {

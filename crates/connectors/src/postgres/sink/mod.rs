@@ -23,11 +23,12 @@ use super::config;
 use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
 use super::text::TextEncoder;
+use super::watch::{Side, Waits};
 use arrow_schema::SchemaRef;
 use checkpoint::Notes;
 use haul_model::{
     Encoder, Encoding, Endpoint, Environment, Error, Finished, Form, Incoming, Left, Leftover, OnLossy, Result, RunId, Settings, Sink,
-    SplitDone, Tracks, WritePlan, Writer, failpoint, field_meta,
+    SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
 use settings::{Format, Options};
 use std::collections::HashMap;
@@ -324,6 +325,10 @@ impl Sink for PostgresSink {
             Some(notes) => notes.of(&mut self.session("look")?, split),
             None => Ok(None),
         }
+    }
+
+    fn watch(&self) -> Option<Box<dyn Watch>> {
+        Waits::of(&self.target, &self.env, Side::Sink)
     }
 
     fn finish(&mut self) -> Result<Finished> {
