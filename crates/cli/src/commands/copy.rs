@@ -129,8 +129,12 @@ fn report(done: &Done, json: bool) -> Result<()> {
 pub fn last_line(outcome: &Outcome) -> String {
     let c = &outcome.counts;
     let seconds = outcome.elapsed.as_secs_f64().max(1e-6);
-    let mut text =
-        format!("read {}  written {}  rejected {}", render::count(c.read), render::count(outcome.finished.written()), render::count(c.rejected));
+    let mut text = format!(
+        "read {}  written {}  rejected {}",
+        render::count(c.read),
+        render::count(outcome.finished.written()),
+        render::count(c.rejected)
+    );
     if let Some(keyed) = &outcome.finished.keyed {
         text.push_str(&format!("  inserted {}  updated {}", render::count(keyed.inserted), render::count(keyed.updated)));
         for (what, n) in [("ignored", keyed.ignored), ("superseded", keyed.superseded), ("deleted", keyed.deleted)] {

@@ -101,7 +101,10 @@ fn no_index(relation: &Relation, mode: KeyedMode, key: &[String], unfit: Option<
             let others: Vec<String> =
                 all.iter().filter(|i| i.unfit.is_none() && !i.columns.is_empty()).map(|i| format!("({})", i.columns.join(", "))).collect();
             let others = if others.is_empty() { "it has no other".into() } else { format!("it has {}", others.join(" and ")) };
-            (format!("the table has no unique index on just ({list}); {others}"), format!("CREATE UNIQUE INDEX ON {} ({list})", relation.display()))
+            (
+                format!("the table has no unique index on just ({list}); {others}"),
+                format!("CREATE UNIQUE INDEX ON {} ({list})", relation.display()),
+            )
         }
     };
     Error::new(ErrorKind::Unsupported, format!("--mode {} cannot tell which rows are there already: {why}", mode.word()))

@@ -27,14 +27,18 @@ pub(super) struct Merge {
     table: String,
     /// `"a", "b"`: what is loaded.
     list: String,
+    /// The same behind `haul_s.`.
+    values: String,
     key_list: String,
-    /// `"v" = EXCLUDED."v"`; empty if there is nothing to update.
-    set: String,
+    /// Columns that are updated, quoted; none if there is nothing to update.
+    set: Vec<String>,
     overriding: &'static str,
     /// The column of staging tables that numbers splits; used only where rows of several splits meet.
     pub split_column: String,
-    /// Whether triggers could skip rows without a word.
-    skipping_triggers: bool,
+    /// Whether the table has triggers or rules, which could skip rows without a word.
+    triggers: bool,
+    /// Whether upsert tries MERGE first.
+    by_merge: bool,
 }
 
 /// Where rows of a unit wait.
@@ -100,15 +104,18 @@ impl Merge {
         while relation.is_some_and(|r| r.columns.iter().any(|c| c.name == split_column)) || loaded.iter().any(|c| c.name == split_column) {
             split_column.push('_');
         }
+        let triggers = relation.map_or(Ok(false), |r| has_triggers(session, r))?;
         let merge = Self {
             mode,
             table: qualified(table.0, table.1),
             list: quoted(loaded.iter().map(|c| c.name.as_str()), ""),
+            values: quoted(loaded.iter().map(|c| c.name.as_str()), "haul_s."),
             key_list: quoted(key.iter().map(String::as_str), ""),
-            set: set.iter().map(|c| format!("{0} = EXCLUDED.{0}", quote_ident(c))).collect::<Vec<_>>().join(", "),
+            set: set.iter().map(|c| quote_ident(c)).collect(),
             overriding: if loaded.iter().any(|c| always(&c)) { " OVERRIDING SYSTEM VALUE" } else { "" },
             split_column,
-            skipping_triggers: relation.map_or(Ok(false), |r| skipping_triggers(session, r))?,
+            by_merge: mode == KeyedMode::Upsert && !set.is_empty() && may_merge(session, triggers)?,
+            triggers,
             key,
         };
         if let Some(relation) = relation {
@@ -159,6 +166,7 @@ impl Merge {
                 format!("DELETE FROM {} USING {staging} WHERE the key ({}) is the same", self.table, self.key_list),
                 self.insert(staging),
             ],
+            _ if self.by_merge => vec![self.merge_statement(&format!("{staging} AS haul_s"))],
             _ => vec![format!("{}{}", self.insert(staging), self.on_conflict())],
         }
     }
@@ -178,87 +186,134 @@ impl Merge {
     /// # Errors
     /// The server's (then the transaction is to be rolled back), and rows that the table did not take without an error.
     pub fn run(&self, session: &mut Session, staged: &[Staged], rows: u64) -> Result<Keyed> {
-        let mut keyed = Keyed::default();
         if rows == 0 {
-            return Ok(keyed);
+            return Ok(Keyed::default());
         }
-        let one_by_one = self.mode == KeyedMode::DeleteInsert;
-        if self.doubled(session, staged, (!one_by_one).then_some(LOOK_AHEAD))? {
-            keyed.superseded = self.supersede(session, staged)?;
+        let within = (self.mode != KeyedMode::DeleteInsert).then_some(LOOK_AHEAD);
+        let (mut superseded, mut by_merge) = (0, self.by_merge);
+        // Whether no key is there twice any more.
+        let mut single = rows <= LOOK_AHEAD || within.is_none();
+        if self.doubled(session, staged, within)? {
+            (superseded, single) = (self.supersede(session, staged)?, true);
         }
         session.run("SAVEPOINT haul_merge")?;
-        let known = one_by_one || keyed.superseded > 0 || rows <= LOOK_AHEAD;
-        let again = match self.apply(session, staged, rows - keyed.superseded, &mut keyed) {
-            // "cannot affect row a second time": the server found what was looked for too briefly.
-            Err(error) if error.code_text() == Some("21000") && !known => true,
-            Err(error) => return Err(error),
-            // Rows were left out: because they are in the table, or because they are there twice in the load?
-            Ok(()) => keyed.ignored > 0 && !known && self.doubled(session, staged, None)?,
-        };
-        if again {
+        loop {
+            let left = rows - superseded;
+            let applied = if by_merge { self.merge(session, staged, left) } else { self.apply(session, staged, left).map(Some) };
+            match applied {
+                // Rows were left out: because they are in the table, or because they are there twice in the load?
+                Ok(Some(keyed)) if keyed.ignored == 0 || single || !self.doubled(session, staged, None)? => {
+                    session.run("RELEASE SAVEPOINT haul_merge")?;
+                    return Ok(Keyed { superseded, ..keyed });
+                }
+                Ok(_) => {}
+                // A key that is there twice in the load; or, for MERGE, in another session's hands meanwhile.
+                Err(error) if error.code_text() == Some("21000") && !single || error.code_text() == Some("23505") && by_merge => {}
+                Err(error) => return Err(error),
+            }
             session.run("ROLLBACK TO SAVEPOINT haul_merge")?;
-            keyed = Keyed { superseded: self.supersede(session, staged)?, ..Keyed::default() };
-            self.apply(session, staged, rows - keyed.superseded, &mut keyed)?;
+            if !single {
+                (superseded, single) = (self.supersede(session, staged)?, true);
+            }
+            by_merge = false;
         }
-        session.run("RELEASE SAVEPOINT haul_merge")?;
+    }
+
+    /// By MERGE, which is the fastest, but does not say how many rows it inserted: the session's own statistics do. `None` if they
+    /// cannot be trusted.
+    fn merge(&self, session: &mut Session, staged: &[Staged], rows: u64) -> Result<Option<Keyed>> {
+        let before = self.counted(session)?;
+        let taken = session.execute(&self.merge_statement(&self.from(staged, &self.list)))?;
+        let after = self.counted(session)?;
+        let keyed = Keyed { inserted: after.0 - before.0, updated: after.1 - before.1, ..Keyed::default() };
+        self.balance(taken, rows)?;
+        Ok((keyed.written() == taken).then_some(keyed))
+    }
+
+    /// Rows that this transaction has inserted and updated in the target so far.
+    fn counted(&self, session: &mut Session) -> Result<(u64, u64)> {
+        let sql = "WITH t AS (SELECT pg_catalog.to_regclass($1) AS root) \
+                   SELECT sum(pg_catalog.pg_stat_get_xact_tuples_inserted(o)), sum(pg_catalog.pg_stat_get_xact_tuples_updated(o)) \
+                   FROM (SELECT root::pg_catalog.oid FROM t UNION SELECT p.relid FROM t, pg_catalog.pg_partition_tree(t.root) p) AS tree(o)";
+        pair(session.row(sql, &[Some(&self.table)])?)
+    }
+
+    /// By INSERT ... ON CONFLICT, or DELETE and INSERT.
+    fn apply(&self, session: &mut Session, staged: &[Staged], rows: u64) -> Result<Keyed> {
+        let keyed = match self.mode {
+            _ if self.ignores() => self.insert_others(session, staged, rows)?,
+            KeyedMode::DeleteInsert => self.delete_insert(session, staged)?,
+            _ => {
+                // A row that was updated bears this transaction in its xmax, for it was locked first; a new one bears none.
+                let sql = format!(
+                    "WITH put AS ({}{} RETURNING xmax = 0 AS fresh) \
+                     SELECT pg_catalog.count(*) FILTER (WHERE fresh), pg_catalog.count(*) FILTER (WHERE NOT fresh) FROM put",
+                    self.insert(&self.from(staged, &self.list)),
+                    self.on_conflict()
+                );
+                let (inserted, updated) = pair(session.row(&sql, &[])?)?;
+                Keyed { inserted, updated, ..Keyed::default() }
+            }
+        };
+        self.balance(keyed.confirmed(), rows)?;
         Ok(keyed)
     }
 
-    /// The statement itself, and what came of it.
-    fn apply(&self, session: &mut Session, staged: &[Staged], rows: u64, keyed: &mut Keyed) -> Result<()> {
-        let from = self.from(staged, &self.list);
-        let counts = |session: &mut Session, sql: &str| -> Result<(u64, u64)> {
-            let row = session.row(sql, &[])?.ok_or_else(|| Error::internal("a count without a row"))?;
-            Ok((row.parse(0).unwrap_or(0), row.parse(1).unwrap_or(0)))
-        };
-        match self.mode {
-            _ if self.ignores() => {
-                keyed.inserted = session.execute(&format!("{}{}", self.insert(&from), self.on_conflict()))?;
-                keyed.ignored = rows.saturating_sub(keyed.inserted);
-                if keyed.ignored > 0 && self.skipping_triggers {
-                    self.check_ignored(session, staged)?;
-                }
-            }
-            KeyedMode::DeleteInsert => {
-                for table in staged {
-                    session.run(&format!("ANALYZE {} ({})", table.sql, self.key_list))?;
-                }
-                session.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self.table))?;
-                // One statement, and the old rows first: foreign keys that point here are checked at its end.
-                let matching = self.key.iter().map(|k| format!("haul_t.{0} = haul_s.{0}", quote_ident(k))).collect::<Vec<_>>().join(" AND ");
-                let keys = self.from(staged, &self.key_list);
-                let (deleted, inserted) = counts(
-                    session,
-                    &format!(
-                        "WITH gone AS (DELETE FROM {} AS haul_t USING {keys} WHERE {matching} RETURNING 1), \
-                         put AS ({} WHERE (SELECT pg_catalog.count(*) FROM gone) >= 0 RETURNING 1) \
-                         SELECT (SELECT pg_catalog.count(*) FROM gone), (SELECT pg_catalog.count(*) FROM put)",
-                        self.table,
-                        self.insert(&from)
-                    ),
-                )?;
-                (keyed.deleted, keyed.inserted) = (deleted, inserted);
-            }
-            // A row that was updated bears this transaction in its xmax, for it was locked first; a new one bears none.
-            _ => {
-                let (all, fresh) = counts(
-                    session,
-                    &format!(
-                        "WITH put AS ({}{} RETURNING xmax = 0 AS fresh) \
-                         SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE fresh) FROM put",
-                        self.insert(&from),
-                        self.on_conflict()
-                    ),
-                )?;
-                (keyed.inserted, keyed.updated) = (fresh, all - fresh);
-            }
+    fn balance(&self, taken: u64, rows: u64) -> Result<()> {
+        if taken == rows {
+            return Ok(());
         }
-        let taken = keyed.written() + keyed.ignored;
-        if taken != rows {
-            return Err(Error::new(ErrorKind::Server, format!("the table took {taken} of {rows} rows without an error"))
-                .hint("does a trigger of the table skip rows?"));
+        Err(Error::new(ErrorKind::Server, format!("the table took {taken} of {rows} rows without an error"))
+            .hint("does a trigger of the table skip rows?"))
+    }
+
+    fn insert_others(&self, session: &mut Session, staged: &[Staged], rows: u64) -> Result<Keyed> {
+        let inserted = session.execute(&format!("{}{}", self.insert(&self.from(staged, &self.list)), self.on_conflict()))?;
+        let ignored = rows.saturating_sub(inserted);
+        if ignored > 0 && self.triggers {
+            self.check_ignored(session, staged)?;
         }
-        Ok(())
+        Ok(Keyed { inserted, ignored, ..Keyed::default() })
+    }
+
+    fn delete_insert(&self, session: &mut Session, staged: &[Staged]) -> Result<Keyed> {
+        for table in staged {
+            session.run(&format!("ANALYZE {} ({})", table.sql, self.key_list))?;
+        }
+        session.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self.table))?;
+        // One statement, and the old rows first: foreign keys that point here are checked at its end.
+        let sql = format!(
+            "WITH gone AS (DELETE FROM {} AS haul_t USING {} WHERE {} RETURNING 1), \
+             put AS ({} WHERE (SELECT pg_catalog.count(*) FROM gone) >= 0 RETURNING 1) \
+             SELECT (SELECT pg_catalog.count(*) FROM put), (SELECT pg_catalog.count(*) FROM gone)",
+            self.table,
+            self.from(staged, &self.key_list),
+            self.same_key(),
+            self.insert(&self.from(staged, &self.list))
+        );
+        let (inserted, deleted) = pair(session.row(&sql, &[])?)?;
+        Ok(Keyed { inserted, deleted, ..Keyed::default() })
+    }
+
+    fn assignments(&self, from: &str) -> String {
+        self.set.iter().map(|c| format!("{c} = {from}.{c}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// `haul_t` and `haul_s` have the same key.
+    fn same_key(&self) -> String {
+        self.key.iter().map(|k| format!("haul_t.{0} = haul_s.{0}", quote_ident(k))).collect::<Vec<_>>().join(" AND ")
+    }
+
+    fn merge_statement(&self, from: &str) -> String {
+        format!(
+            "MERGE INTO {} AS haul_t USING {from} ON {} WHEN MATCHED THEN UPDATE SET {} WHEN NOT MATCHED THEN INSERT ({}){} VALUES ({})",
+            self.table,
+            self.same_key(),
+            self.assignments("haul_s"),
+            self.list,
+            self.overriding,
+            self.values
+        )
     }
 
     /// Whether rows that are there stay as they are.
@@ -271,7 +326,7 @@ impl Merge {
     }
 
     fn on_conflict(&self) -> String {
-        let action = if self.ignores() { "NOTHING".to_string() } else { format!("UPDATE SET {}", self.set) };
+        let action = if self.ignores() { "NOTHING".to_string() } else { format!("UPDATE SET {}", self.assignments("EXCLUDED")) };
         format!(" ON CONFLICT ({}) DO {action}", self.key_list)
     }
 
@@ -327,11 +382,11 @@ impl Merge {
 
     /// Rows that were left out must be there under their key; if not, something else kept them out.
     fn check_ignored(&self, session: &mut Session, staged: &[Staged]) -> Result<()> {
-        let matching = self.key.iter().map(|k| format!("haul_t.{0} = haul_s.{0}", quote_ident(k))).collect::<Vec<_>>().join(" AND ");
         let sql = format!(
-            "SELECT pg_catalog.count(*) FROM {} WHERE NOT EXISTS (SELECT FROM {} AS haul_t WHERE {matching})",
+            "SELECT pg_catalog.count(*) FROM {} WHERE NOT EXISTS (SELECT FROM {} AS haul_t WHERE {})",
             self.from(staged, &self.key_list),
-            self.table
+            self.table,
+            self.same_key()
         );
         match session.row(&sql, &[])?.and_then(|row| row.parse::<u64>(0)).unwrap_or(0) {
             0 => Ok(()),
@@ -345,10 +400,25 @@ fn quoted<'a>(names: impl Iterator<Item = &'a str>, before: &str) -> String {
     names.map(|name| format!("{before}{}", quote_ident(name))).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the table has BEFORE triggers for inserted rows: those may skip a row.
-fn skipping_triggers(session: &mut Session, relation: &Relation) -> Result<bool> {
-    // Bits of tgtype: 1 = for each row, 2 = before, 4 = insert.
-    let sql = "SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1::pg_catalog.oid AND NOT tgisinternal \
-               AND tgtype & 7 = 7 AND tgenabled <> 'D')";
+/// The two counts of a row.
+fn pair(row: Option<haul_pgwire::Row>) -> Result<(u64, u64)> {
+    let counts = row.and_then(|row| Some((row.parse(0)?, row.parse(1)?)));
+    counts.ok_or_else(|| Error::internal("two counts were expected"))
+}
+
+/// Whether the table, or a partition of it, has triggers or rules of its owner's: they may skip rows and write others.
+fn has_triggers(session: &mut Session, relation: &Relation) -> Result<bool> {
+    let sql = "WITH RECURSIVE tree(oid) AS (SELECT $1::pg_catalog.oid UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid) \
+               SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger g JOIN tree t ON g.tgrelid = t.oid WHERE NOT g.tgisinternal AND g.tgenabled <> 'D') \
+               OR EXISTS (SELECT FROM pg_catalog.pg_rewrite r JOIN tree t ON r.ev_class = t.oid)";
     Ok(session.row(sql, &[Some(&relation.oid.to_string())])?.is_some_and(|row| row.flag(0)))
+}
+
+/// Whether MERGE serves: from version 15 on, where nothing but it writes to the table, and where the server counts.
+fn may_merge(session: &mut Session, triggers: bool) -> Result<bool> {
+    if session.version() < 150_000 || triggers {
+        return Ok(false);
+    }
+    let counts = session.row("SELECT pg_catalog.current_setting('track_counts') = 'on'", &[])?;
+    Ok(counts.is_some_and(|row| row.flag(0)))
 }

@@ -17,6 +17,8 @@ mod way;
 mod writer;
 
 #[cfg(test)]
+mod keyed_tests;
+#[cfg(test)]
 mod tests;
 
 pub use settings::SINK;
@@ -128,7 +130,9 @@ impl Shared {
         let error = session::error(self.unstaged(error)).object(&self.table);
         let of_key = error.place().column.as_ref().is_some_and(|column| self.key.contains(column));
         match error.code_text() {
-            Some("23502") if of_key => error.hint("the column is part of the key, and NULL is the same as nothing: not even as another NULL"),
+            Some("23502") if of_key => {
+                error.hint("the column is part of the key, and NULL is the same as nothing: not even as another NULL")
+            }
             _ => error,
         }
     }
@@ -259,7 +263,8 @@ impl Sink for PostgresSink {
             return false;
         }
         let Some(relation) = &self.found else { return self.options.create && self.makes_the_same_types(schema) };
-        mapping::map(&relation.display(), schema, &relation.columns, self.options.map_by(), OnLossy::Error).is_ok_and(|m| m.is_identity(schema))
+        mapping::map(&relation.display(), schema, &relation.columns, self.options.map_by(), OnLossy::Error)
+            .is_ok_and(|m| m.is_identity(schema))
     }
 
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {

@@ -47,7 +47,9 @@ impl PostgresSink {
         let mut notes = mapping.notes.clone();
         let way = self.way(control, located.relation.as_ref(), &mut notes)?;
         let merging = match (way, self.options.mode) {
-            (Way::Merge, Some(Mode::Keyed(mode))) => Some(self.merging(control, mode, &located, &mapping, create.as_deref(), &mut notes)?),
+            (Way::Merge, Some(Mode::Keyed(mode))) => {
+                Some(self.merging(control, mode, &located, &mapping, create.as_deref(), &mut notes)?)
+            }
             _ => None,
         };
         let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
@@ -131,7 +133,10 @@ impl PostgresSink {
         let mut staging = Staging::plan(&self.env.run_id, located, create, targets, &merge, control.version());
         if !may_create(control, &located.schema)? {
             staging.temporary = true;
-            notes.push(Note::new(format!("no right to create tables in schema {:?}: one lane, and a temporary staging table", located.schema)));
+            notes.push(Note::new(format!(
+                "no right to create tables in schema {:?}: one lane, and a temporary staging table",
+                located.schema
+            )));
         }
         for column in merge.kept(targets) {
             notes.push(Note::column(column, "is GENERATED ALWAYS: rows that are there keep theirs"));

@@ -12,7 +12,12 @@ const WRITING: &[Setting] = &[
         "append",
         "append adds rows; truncate empties the table, replace replaces what it holds; with a key: upsert updates the rows that are there and inserts the others, insert-ignore inserts only the others, delete-insert deletes the rows that are there and inserts all. The table changes only when every row has arrived. A table that has rows already needs the mode spelled out.",
     ),
-    Setting::new("key", Kind::List, "primary key", "Columns that tell rows apart, for upsert, insert-ignore and delete-insert. NULL in them is an error; of several rows with the same key the last one wins."),
+    Setting::new(
+        "key",
+        Kind::List,
+        "primary key",
+        "Columns that tell rows apart, for upsert, insert-ignore and delete-insert. NULL in them is an error; of several rows with the same key the last one wins.",
+    ),
     Setting::new(
         "map",
         Kind::Choice(&["name", "position"]),

@@ -224,7 +224,7 @@ impl Writer for LaneWriter {
 
     fn close(&mut self) -> Result<Vec<(u64, Error)>> {
         let session = self.end_copy()?;
-                let done = Done { session, rows: self.confirmed, bytes: self.bytes, staged: self.shared.staged.clone() };
+        let done = Done { session, rows: self.confirmed, bytes: self.bytes, staged: self.shared.staged.clone() };
         self.shared.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(done);
         Ok(Vec::new())
     }
