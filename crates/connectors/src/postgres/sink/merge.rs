@@ -27,7 +27,7 @@ pub(super) struct Merge {
     table: String,
     /// `"a", "b"`: what is loaded.
     list: String,
-    /// The same behind `haul_s.`.
+    /// The same behind `loaded.`.
     values: String,
     key_list: String,
     /// Columns that are updated, quoted; none if there is nothing to update.
@@ -109,7 +109,7 @@ impl Merge {
             mode,
             table: qualified(table.0, table.1),
             list: quoted(loaded.iter().map(|c| c.name.as_str()), ""),
-            values: quoted(loaded.iter().map(|c| c.name.as_str()), "haul_s."),
+            values: quoted(loaded.iter().map(|c| c.name.as_str()), "loaded."),
             key_list: quoted(key.iter().map(String::as_str), ""),
             set: set.iter().map(|c| quote_ident(c)).collect(),
             overriding: if loaded.iter().any(|c| always(&c)) { " OVERRIDING SYSTEM VALUE" } else { "" },
@@ -166,7 +166,7 @@ impl Merge {
                 format!("DELETE FROM {} USING {staging} WHERE the key ({}) is the same", self.table, self.key_list),
                 self.insert(staging),
             ],
-            _ if self.by_merge => vec![self.merge_statement(&format!("{staging} AS haul_s"))],
+            _ if self.by_merge => vec![self.merge_statement(&format!("{staging} AS loaded"))],
             _ => vec![format!("{}{}", self.insert(staging), self.on_conflict())],
         }
     }
@@ -283,7 +283,7 @@ impl Merge {
         session.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self.table))?;
         // One statement, and the old rows first: foreign keys that point here are checked at its end.
         let sql = format!(
-            "WITH gone AS (DELETE FROM {} AS haul_t USING {} WHERE {} RETURNING 1), \
+            "WITH gone AS (DELETE FROM {} AS target USING {} WHERE {} RETURNING 1), \
              put AS ({} WHERE (SELECT pg_catalog.count(*) FROM gone) >= 0 RETURNING 1) \
              SELECT (SELECT pg_catalog.count(*) FROM put), (SELECT pg_catalog.count(*) FROM gone)",
             self.table,
@@ -299,17 +299,17 @@ impl Merge {
         self.set.iter().map(|c| format!("{c} = {from}.{c}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// `haul_t` and `haul_s` have the same key.
+    /// `target` and `loaded` have the same key.
     fn same_key(&self) -> String {
-        self.key.iter().map(|k| format!("haul_t.{0} = haul_s.{0}", quote_ident(k))).collect::<Vec<_>>().join(" AND ")
+        self.key.iter().map(|k| format!("target.{0} = loaded.{0}", quote_ident(k))).collect::<Vec<_>>().join(" AND ")
     }
 
     fn merge_statement(&self, from: &str) -> String {
         format!(
-            "MERGE INTO {} AS haul_t USING {from} ON {} WHEN MATCHED THEN UPDATE SET {} WHEN NOT MATCHED THEN INSERT ({}){} VALUES ({})",
+            "MERGE INTO {} AS target USING {from} ON {} WHEN MATCHED THEN UPDATE SET {} WHEN NOT MATCHED THEN INSERT ({}){} VALUES ({})",
             self.table,
             self.same_key(),
-            self.assignments("haul_s"),
+            self.assignments("loaded"),
             self.list,
             self.overriding,
             self.values
@@ -330,13 +330,13 @@ impl Merge {
         format!(" ON CONFLICT ({}) DO {action}", self.key_list)
     }
 
-    /// What `staged` holds as one FROM item named `haul_s`.
+    /// What `staged` holds as one FROM item named `loaded`.
     fn from(&self, staged: &[Staged], list: &str) -> String {
         match staged {
-            [one] => format!("{} AS haul_s", one.sql),
+            [one] => format!("{} AS loaded", one.sql),
             many => {
                 let parts: Vec<String> = many.iter().map(|s| format!("SELECT {list} FROM {}", s.sql)).collect();
-                format!("({}) AS haul_s", parts.join(" UNION ALL "))
+                format!("({}) AS loaded", parts.join(" UNION ALL "))
             }
         }
     }
@@ -364,7 +364,7 @@ impl Merge {
             .enumerate()
             .map(|(i, table)| {
                 format!(
-                    "gone_{i} AS (DELETE FROM {} AS haul_t USING lost WHERE lost.haul_table = {i} AND haul_t.ctid = lost.haul_place RETURNING 1)",
+                    "gone_{i} AS (DELETE FROM {} AS target USING lost WHERE lost.haul_table = {i} AND target.ctid = lost.haul_place RETURNING 1)",
                     table.sql
                 )
             })
@@ -383,7 +383,7 @@ impl Merge {
     /// Rows that were left out must be there under their key; if not, something else kept them out.
     fn check_ignored(&self, session: &mut Session, staged: &[Staged]) -> Result<()> {
         let sql = format!(
-            "SELECT pg_catalog.count(*) FROM {} WHERE NOT EXISTS (SELECT FROM {} AS haul_t WHERE {})",
+            "SELECT pg_catalog.count(*) FROM {} WHERE NOT EXISTS (SELECT FROM {} AS target WHERE {})",
             self.from(staged, &self.key_list),
             self.table,
             self.same_key()
