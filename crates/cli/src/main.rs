@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod env;
+mod foreign_flags;
 mod job;
 mod options;
 mod progress;
@@ -10,11 +11,22 @@ mod render;
 mod sample;
 mod tracking;
 
+use clap::error::{ContextKind, ContextValue};
 use haul_model::Result;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let matches = args::command().get_matches_from(args::join_switches(std::env::args_os()));
+    let arguments = args::join_switches(std::env::args_os());
+    let matches = args::command().try_get_matches_from(&arguments).unwrap_or_else(|error| {
+        if let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg)
+            && error.kind() == clap::error::ErrorKind::UnknownArgument
+            && let Some(error) = foreign_flags::translate(unknown, &arguments)
+        {
+            render::error(&error);
+            std::process::exit(i32::from(render::exit_code(&error)));
+        }
+        error.exit()
+    });
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -206,6 +206,9 @@ impl<'a> Worker<'a> {
 
     fn drain(&mut self, lane: &Arc<Lane>) -> Result<()> {
         self.chunk.order = Some(lane.clone());
+        if self.shared.plan.write.whole_splits {
+            self.chunk.writer()?.split(lane.split.id)?;
+        }
         loop {
             if self.shared.stopping() {
                 return self.shared.stopped();

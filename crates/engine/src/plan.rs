@@ -112,7 +112,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         transforms.push(transform.describe());
     }
     let incoming = Incoming { source: job.source.name(), schema: schema.clone(), pass_through: pass_through.clone() };
-    let write = job.sink.plan(&incoming)?;
+    let mut write = job.sink.plan(&incoming)?;
     let degree = match job.options.limit {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
@@ -121,6 +121,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     let shape = resume::shape(&reading, &schema, &transforms, &write);
     let (read, went_on) = resume::read(job, &reading, left, &shape)?;
     let (lanes, workers) = widths(job, &read, &write);
+    job.sink.writers(workers, &mut write);
     let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());
@@ -153,6 +154,7 @@ fn finished(job: &Job, rows: u64) -> Plan {
         notes: Vec::new(),
         guarantee: Guarantee::AllOrNothing,
         own_connections: false,
+        whole_splits: false,
         max_writers: None,
         block_bytes: 0,
         run_bytes: None,
@@ -211,7 +213,7 @@ fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
     } else {
         cores.max(if read.network { lanes } else { 1 })
     };
-    if read.network && read.splits.len() > 1 {
+    if write.whole_splits || read.network && read.splits.len() > 1 {
         // A worker of its own for each split: only then can a split become durable, or be tried again, alone.
         workers = workers.min(lanes);
     }

@@ -125,7 +125,7 @@ fn finished_before(job: &mut Job, plan: &Plan, rows: u64, progress: &Progress, s
     progress.add(&Counts { read: rows, sent: rows, ..Counts::default() });
     let mut notes = vec![plan.resume.to_string()];
     notes.extend(resume::forget(job, true, true));
-    let finished = Finished { rows, bytes: 0, notes };
+    let finished = Finished { rows, notes, ..Finished::default() };
     Outcome {
         counts: progress.counts(),
         finished,

@@ -95,6 +95,8 @@ pub struct WritePlan {
     pub guarantee: Guarantee,
     /// Whether every worker has its own connection, so that blocks need no order (databases).
     pub own_connections: bool,
+    /// All rows of a split must go through one writer, in their order: as many workers as splits are open.
+    pub whole_splits: bool,
     /// Writers that the sink can use at once (`None`: any number).
     pub max_writers: Option<usize>,
     /// A block should hold about this many bytes of output before it is taken (row groups: large).

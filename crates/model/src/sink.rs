@@ -69,6 +69,9 @@ pub trait Sink: Send + Sync {
     fn takes_back(&self) -> bool {
         false
     }
+    /// How many writers there will be is known now: called once between `plan` and `begin`, so that the plan can say what
+    /// holds for so many (guarantee, order among rows).
+    fn writers(&mut self, _count: usize, _plan: &mut WritePlan) {}
     /// Creates what writers need (temp file, staging table).
     ///
     /// # Errors
@@ -120,12 +123,48 @@ pub enum Tracks {
 /// What the sink confirmed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// Rows that the sink confirmed itself (COPY tag, bytes re-counted): never the engine's counter echoed.
+    /// Rows that the sink confirmed itself (COPY tag, bytes re-counted): never the engine's counter echoed. With a key this
+    /// counts the ignored and superseded ones too.
     pub rows: u64,
     /// Bytes written, as stored.
     pub bytes: u64,
+    /// What became of the rows where a key decides it; their sum is `rows`.
+    pub keyed: Option<Keyed>,
     /// Remarks for the result.
     pub notes: Vec<String>,
+}
+
+/// What a mode with a key (upsert, insert-ignore, delete-insert) made of the rows. Counted by the other side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keyed {
+    /// New rows.
+    pub inserted: u64,
+    /// Rows that were there and have new values.
+    pub updated: u64,
+    /// Rows whose key was there already, left out.
+    pub ignored: u64,
+    /// Rows that a later row of the same load has the key of, left out.
+    pub superseded: u64,
+    /// Old rows that had to go. They are the target's, not the load's: no part of the sum.
+    pub deleted: u64,
+}
+
+impl Keyed {
+    /// Rows of the load that are accounted for.
+    pub fn confirmed(&self) -> u64 {
+        self.written() + self.ignored + self.superseded
+    }
+    /// Rows of the load that the target now holds.
+    pub fn written(&self) -> u64 {
+        self.inserted + self.updated
+    }
+}
+
+impl Finished {
+    /// Rows of the load that the target now holds.
+    pub fn written(&self) -> u64 {
+        self.keyed.map_or(self.rows, |keyed| keyed.written())
+    }
 }
 
 /// Where a block goes; made by [`Writer::reserve`].
@@ -145,6 +184,13 @@ pub trait Writer: Send {
     /// # Errors
     /// IO.
     fn reserve(&mut self, block: &mut Block) -> Result<Slot>;
+    /// The blocks that follow are of this split (its number). Called only where the plan asked for whole splits.
+    ///
+    /// # Errors
+    /// IO, connection, a refused row of the split before.
+    fn split(&mut self, _number: u32) -> Result<()> {
+        Ok(())
+    }
     /// Writes the block. Rows that the sink itself refused and that could be taken out are returned as
     /// (row inside the block, why), only when the sink was asked to reject rows.
     ///

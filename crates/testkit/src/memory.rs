@@ -225,6 +225,7 @@ impl Sink for MemorySink {
             notes: Vec::new(),
             guarantee: Guarantee::AllOrNothing,
             own_connections: self.own_connections,
+            whole_splits: false,
             max_writers: None,
             block_bytes: self.block_bytes,
             run_bytes: None,
@@ -265,7 +266,7 @@ impl Sink for MemorySink {
                 }
             }
         }
-        Ok(Finished { rows, bytes, notes: Vec::new() })
+        Ok(Finished { rows, bytes, ..Finished::default() })
     }
     fn abort(&mut self) -> Vec<String> {
         *self.staging.lock().unwrap() = Staging::default();

@@ -133,8 +133,20 @@ fn report(done: &Done, json: bool) -> Result<()> {
 pub fn last_line(outcome: &Outcome) -> String {
     let c = &outcome.counts;
     let seconds = outcome.elapsed.as_secs_f64().max(1e-6);
-    let mut text =
-        format!("read {}  written {}  rejected {}", render::count(c.read), render::count(outcome.finished.rows), render::count(c.rejected));
+    let mut text = format!(
+        "read {}  written {}  rejected {}",
+        render::count(c.read),
+        render::count(outcome.finished.written()),
+        render::count(c.rejected)
+    );
+    if let Some(keyed) = &outcome.finished.keyed {
+        text.push_str(&format!("  inserted {}  updated {}", render::count(keyed.inserted), render::count(keyed.updated)));
+        for (what, n) in [("ignored", keyed.ignored), ("superseded", keyed.superseded), ("deleted", keyed.deleted)] {
+            if n > 0 {
+                text.push_str(&format!("  {what} {}", render::count(n)));
+            }
+        }
+    }
     if c.filtered > 0 {
         text.push_str(&format!("  filtered {}", render::count(c.filtered)));
     }
@@ -185,7 +197,10 @@ fn result(done: &Done) -> serde_json::Value {
         "from": done.from,
         "to": done.to,
         "rows_read": c.read,
-        "rows_written": done.outcome.finished.rows,
+        "rows_written": done.outcome.finished.written(),
+        "keyed": done.outcome.finished.keyed.map(|k| serde_json::json!({
+            "inserted": k.inserted, "updated": k.updated, "ignored": k.ignored, "superseded": k.superseded, "deleted": k.deleted,
+        })),
         "rows_rejected": c.rejected,
         "rows_filtered": c.filtered,
         "values_replaced": c.lossy,

@@ -55,7 +55,7 @@ fn as_text(plan: &Plan, from: &str, to: &str) -> String {
     let mut table = Table::new(&["column", "type", "target", "type there", "note"]);
     for column in &plan.write.columns {
         table.row(vec![
-            column.source.clone(),
+            if column.source.is_empty() { "-".into() } else { column.source.clone() },
             column.source_type.clone(),
             column.target.clone(),
             column.target_type.clone(),

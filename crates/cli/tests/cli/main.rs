@@ -16,6 +16,7 @@ mod postgres_exact;
 mod postgres_failures;
 mod postgres_faults;
 mod postgres_files;
+mod postgres_keyed;
 mod postgres_resume;
 mod postgres_snapshots;
 mod postgres_tables;

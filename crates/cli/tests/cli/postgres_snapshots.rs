@@ -96,6 +96,32 @@ fn mode_not_said() {
 }
 
 #[test]
+fn modes_with_a_key() {
+    let site = small();
+    site.sql("alter table orders drop constraint orders_n_check; insert into orders values (2, 'old', 1), (9, 'old', 1)");
+    site.dir.write("twice.csv", "id,name,n\n1,Ann,5\n2,Bo,6\n1,Chen,7\n");
+    assert_snapshot!("plan_upsert", whole(&site, &site.plan("twice.csv", ":orders", "--mode upsert")));
+    site.dir.write("part.csv", "name,id\nAnn,1\n");
+    assert_snapshot!(
+        "plan_delete_insert_of_some_columns",
+        whole(&site, &site.plan("part.csv", ":orders", "--mode delete-insert --key name"))
+    );
+    assert_snapshot!("upsert_without_an_index", whole(&site, &site.copy("twice.csv", ":orders", "--mode upsert --key name")));
+    assert_snapshot!("upsert", whole(&site, &site.copy("twice.csv", ":orders", "--mode upsert")));
+    assert_snapshot!("insert_ignore", whole(&site, &site.copy("twice.csv", ":orders", "--mode insert-ignore")));
+    assert_snapshot!("delete_insert", whole(&site, &site.copy("twice.csv", ":orders", "--mode delete-insert")));
+    assert_eq!(site.sql("select string_agg(concat_ws(',', id, name, n), ' ' order by id) from orders"), "1,Chen,7 2,Bo,6 9,old,1");
+    site.dir.write("null.csv", "id,name,n\n3,Ann,5\n,Bo,6\n");
+    assert_snapshot!("null_in_a_key", whole(&site, &site.copy("null.csv", ":orders", "--mode upsert")));
+    site.sql("create table log (id int generated always as identity, at timestamptz default now(), who text, what text, size int generated always as (length(what)) stored)");
+    site.dir.write("log.csv", "who,what\nAnn,came\n");
+    assert_snapshot!("plan_missing_columns", whole(&site, &site.plan("log.csv", ":log", "")));
+    assert_snapshot!("map_position_of_other_count", whole(&site, &site.plan("log.csv", ":log", "--map position")));
+    site.dir.write("place.csv", "n,at,a,b\n5,2024-01-01T00:00:00Z,Ann,came\n");
+    assert_snapshot!("plan_map_position", whole(&site, &site.plan("place.csv", ":log", "--map position")));
+}
+
+#[test]
 fn plans() {
     let site = small();
     site.dir.write("typed.csv", "id,at,amount,ok,doc\n1,2024-02-29T01:02:03Z,1.50,true,\"{}\"\n");

@@ -52,3 +52,12 @@ fn a_plan() {
     dir.write("a.csv", "id,name\n1,Ann\n");
     assert_snapshot!(dir.line("plan a.csv a.parquet --cast id:bigint").whole());
 }
+
+#[test]
+fn flags_of_fasttransfer() {
+    let dir = Folder::new();
+    let line = "copy --sourceconnectiontype pgcopy --sourceserver localhost:5432 --sourceuser me --sourcetable orders --targetconnectiontype=pgcopy \
+                --method Ntile --distributeKeyColumn id --loadmode Truncate --mapmethod Name --batchsize 10000 --degree 4";
+    assert_snapshot!(dir.line(line).whole());
+    assert_snapshot!("one_flag_of_fasttransfer", dir.line("copy a.csv b.csv -M Ctid").whole());
+}

@@ -157,6 +157,7 @@ impl Sink for FileSink {
             notes,
             guarantee,
             own_connections: false,
+            whole_splits: false,
             max_writers: None,
             block_bytes: run_bytes.map_or(BLOCK, |_| usize::MAX),
             run_bytes,
@@ -212,7 +213,7 @@ impl Sink for FileSink {
             open.target.expect_length(state.offset)?;
         }
         let bytes = open.target.publish(self.settings.flag("fsync", true))?;
-        Ok(Finished { rows: state.rows, bytes, notes: Vec::new() })
+        Ok(Finished { rows: state.rows, bytes, ..Finished::default() })
     }
 
     fn abort(&mut self) -> Vec<String> {

@@ -8,6 +8,7 @@ use super::way::qualified;
 use crate::postgres::catalog::{quote_ident, quote_literal};
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Left, Position, Result, RunId, SplitDone, Tracks};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -99,14 +100,6 @@ impl Notes {
         let sql = format!("SELECT COALESCE(pg_catalog.sum(rows), 0)::pg_catalog.text FROM {} WHERE run = $1", self.table);
         let row = session.row(&sql, &[Some(&self.run.run)])?;
         row.and_then(|row| row.parse(0)).ok_or_else(|| Error::internal("checkpoints without a sum"))
-    }
-
-    /// Whether the note that stands for all is there.
-    ///
-    /// # Errors
-    /// The server's.
-    pub fn has_summed_up(&self, session: &mut Session) -> Result<bool> {
-        Ok(read(session, &self.table, &self.run.run)?.iter().any(|(split, _)| *split == ALL))
     }
 
     /// Removes the notes of this run.
@@ -286,6 +279,9 @@ impl super::PostgresSink {
     /// Decides whether each split is committed on its own.
     pub(super) fn track_with(&self, control: &mut Session, run: &RunId) -> Result<Tracks> {
         let planned = self.planned()?;
+        if planned.merging.is_some() {
+            return Ok(Tracks::No("rows with a key are merged as a whole, at the end".into()));
+        }
         let staged = planned.way.is_staged();
         if !staged && !self.options.commit_splits {
             return Ok(Tracks::No("appended rows become visible together at the end (--commit split commits each split)".into()));
@@ -302,7 +298,7 @@ impl super::PostgresSink {
         if !may.is_some_and(|row| row.flag(0)) && !exists(control, &notes.table)? {
             return Ok(Tracks::No(format!("this role may not make the table for checkpoints in schema {:?}", planned.schema)));
         }
-        let _ = planned.shared.notes.set(notes);
+        let _ = planned.shared.notes.set(Arc::new(notes));
         Ok(if staged { Tracks::Aside } else { Tracks::Directly })
     }
 }

@@ -1,13 +1,15 @@
 //! The end of a load: commit the lanes, and put the new content in its place.
 
-use super::checkpoint::{self, Notes};
+use super::checkpoint;
+use super::merge::{Merging, Staged};
+use super::staging::Lane;
 use super::way::{Way, index_names, qualified};
 use super::writer::Done;
 use super::{Planned, PostgresSink};
 use crate::postgres::catalog::{Identity, quote_ident, quote_literal};
 use crate::postgres::discover;
 use crate::postgres::session::Session;
-use haul_model::{Error, ErrorKind, Finished, Result, failpoint};
+use haul_model::{Error, ErrorKind, Finished, Keyed, Result, failpoint};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -21,12 +23,17 @@ impl PostgresSink {
             None => 0,
         };
         let rows = lanes.iter().map(|l| l.rows).sum::<u64>() + noted;
-        let bytes = lanes.iter().map(|l| l.bytes).sum::<u64>() + notes.map_or(0, Notes::bytes);
-        let mut finished = Finished { rows, bytes, notes: planned.remarks.clone() };
+        let bytes = lanes.iter().map(|l| l.bytes).sum::<u64>() + notes.map_or(0, |notes| notes.bytes());
+        let mut finished = Finished { rows, bytes, keyed: None, notes: planned.remarks.clone() };
         if rows == 0 && planned.had_rows && !self.options.allow_empty && matches!(planned.way, Way::Swap | Way::Refill { .. }) {
             return Err(Error::new(ErrorKind::Data, "the source has no rows, and the table would be left empty")
                 .object(&planned.shared.table)
                 .hint("the old rows were kept; allow_empty=true takes them away"));
+        }
+        if let Some(merging) = &planned.merging {
+            let keyed = self.merge(merging, lanes).map_err(|error| explain(error, planned))?;
+            (finished.rows, finished.keyed) = (keyed.confirmed(), Some(keyed));
+            return Ok(finished);
         }
         let name = planned.transaction_name.clone();
         if planned.way == Way::Append && notes.is_none() {
@@ -40,7 +47,7 @@ impl PostgresSink {
         session.run(&format!("SET LOCAL lock_timeout = {}", self.options.lock_timeout.as_millis()))?;
         failpoint::pass("final-before-place");
         let placed = match planned.way {
-            Way::Append => Ok(()),
+            Way::Append | Way::Merge => Ok(()),
             Way::Create => rename(&mut session, planned),
             Way::Swap => swap(&mut session, planned, &mut finished.notes),
             Way::Refill { truncate } => {
@@ -55,22 +62,23 @@ impl PostgresSink {
             }
         }
         failpoint::pass("final-before-commit");
-        self.commit_last(session)?;
+        self.commit_last(session, "finish")?;
         failpoint::pass("final-after-commit");
         Ok(finished)
     }
 
     /// Commits the last transaction. If its answer is lost, the target is asked what became of it.
-    fn commit_last(&self, mut session: Session) -> Result<()> {
+    fn commit_last(&self, mut session: Session, name: &str) -> Result<()> {
         let planned = self.planned()?;
         let process = session.wire().backend_pid();
+        let number = session.row("SELECT pg_catalog.txid_current()::pg_catalog.text", &[])?.map(|row| row.text(0).to_string());
         let Err(error) = commit(&mut session) else { return Ok(()) };
         let lost = matches!(error.kind(), ErrorKind::Connect | ErrorKind::Timeout) && error.code_text().is_none();
         if !lost {
             return Err(explain(error, planned));
         }
         drop(session);
-        match self.was_committed(process) {
+        match self.was_committed(process, name, number.as_deref()) {
             Ok(true) => Ok(()),
             Ok(false) => Err(explain(error, planned)),
             Err(_) => {
@@ -79,17 +87,51 @@ impl PostgresSink {
         }
     }
 
-    fn was_committed(&self, process: i32) -> Result<bool> {
-        let planned = self.planned()?;
-        let mut session = self.session("finish")?;
+    /// What became of the transaction `number` of a session that was called `name`.
+    fn was_committed(&self, process: i32, name: &str, number: Option<&str>) -> Result<bool> {
+        let mut session = self.session(name)?;
         if !session.is_pooled() {
             checkpoint::fence(&mut session, process)?;
         }
-        match planned.shared.notes.get() {
-            Some(notes) => notes.has_summed_up(&mut session),
-            // Every way that has a staging table uses it up in its last transaction.
-            None => Ok(!checkpoint::exists(&mut session, &planned.staging_sql())?),
+        let status = session.row("SELECT pg_catalog.txid_status($1::pg_catalog.int8)", &[number])?;
+        match status.as_ref().and_then(|row| row.get(0)) {
+            Some("committed") => Ok(true),
+            Some("aborted") => Ok(false),
+            other => Err(Error::new(ErrorKind::Server, format!("the last transaction is {}", other.unwrap_or("unknown")))),
         }
+    }
+
+    /// Merges what the lanes have staged. One lane's own transaction serves; the tables of several are committed first, for nobody
+    /// looks at them.
+    fn merge(&self, merging: &Merging, mut lanes: Vec<Done>) -> Result<Keyed> {
+        let rows = lanes.iter().map(|l| l.rows).sum();
+        let filled: Vec<Arc<Lane>> = lanes.iter().filter_map(|l| l.staged.clone()).collect();
+        let staged: Vec<Staged> = filled.iter().map(|lane| lane.table.clone()).collect();
+        let (mut session, name) = match (lanes.pop(), &filled[..]) {
+            (Some(only), [lane]) => (only.session, format!("lane {}", lane.number)),
+            (last, _) => {
+                for mut lane in lanes.into_iter().chain(last) {
+                    commit(&mut lane.session)?;
+                }
+                let mut session = self.session("finish")?;
+                session.begin("")?;
+                (session, "finish".into())
+            }
+        };
+        session.run(&format!("SET LOCAL lock_timeout = {}", self.options.lock_timeout.as_millis()))?;
+        if let Some(create) = &merging.create {
+            session.run(create)?;
+        }
+        failpoint::pass("final-before-place");
+        let keyed = merging.merge.run(&mut session, &staged, rows)?;
+        session.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        for table in &staged {
+            session.run(&format!("DROP TABLE {}", table.sql))?;
+        }
+        failpoint::pass("final-before-commit");
+        self.commit_last(session, &name)?;
+        failpoint::pass("final-after-commit");
+        Ok(keyed)
     }
 
     /// Takes everything back; names what could not be.
@@ -103,7 +145,13 @@ impl PostgresSink {
         }
         // The job was perhaps stopped by the very flag that sessions listen to.
         self.env.stop = Arc::new(AtomicBool::new(false));
-        let staging = planned.staging_sql();
+        let staging = match &planned.merging {
+            None => planned.staging_sql(),
+            Some(merging) => match merging.staging.committed() {
+                tables if tables.is_empty() => return Vec::new(),
+                tables => tables.join(", "),
+            },
+        };
         let dropped = self.session("abort").and_then(|mut session| {
             session.run("SET lock_timeout = '15s'")?;
             session.run(&format!("DROP TABLE IF EXISTS {staging}"))?;

@@ -30,26 +30,36 @@ impl Mapping {
     }
 }
 
-/// Maps by name.
+/// How columns find each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// Exact names.
+    Name,
+    /// The first to the first. Generated columns take part only if the source has a column for each of the table's.
+    Position,
+}
+
+/// Maps columns by name or position.
 ///
 /// # Errors
 /// `Schema`, listing every difference: columns that are missing, types that do not fit, NOT NULL columns that nothing fills.
-pub(super) fn map(table: &str, schema: &Schema, columns: &[PgColumn], on_lossy: OnLossy) -> Result<Mapping> {
+pub(super) fn map(table: &str, schema: &Schema, columns: &[PgColumn], by: By, on_lossy: OnLossy) -> Result<Mapping> {
     ddl::check_names(schema).map_err(|e| e.object(table))?;
     let mut differences = Vec::new();
-    let (mut pairs, mut notes, mut shown) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, field) in schema.fields().iter().enumerate() {
-        match columns.iter().find(|c| c.name == *field.name()) {
-            Some(column) if column.generated => {
-                notes.push(Note::column(&column.name, "is left out: the table generates it"));
-            }
-            Some(column) => pairs.push((index, field.as_ref().clone(), column.clone())),
-            None => differences.push(missing(field, columns)),
+    let found = match by {
+        By::Name => by_name(schema, columns, &mut differences),
+        By::Position => by_position(schema, columns).map_err(|e| e.object(table))?,
+    };
+    let (mut pairs, mut notes) = (Vec::new(), Vec::new());
+    for (index, field, column) in &found {
+        match column.generated {
+            true => notes.push(Note::column(&column.name, "is left out: the table generates it")),
+            false => pairs.push((*index, (*field).clone(), (*column).clone())),
         }
     }
-    for column in columns {
-        let filled = schema.fields().iter().any(|f| *f.name() == column.name);
-        if !filled && column.not_null && !column.has_default && !column.generated {
+    let filled = |column: &PgColumn| found.iter().any(|(_, _, c)| c.name == column.name);
+    for column in columns.iter().filter(|c| !filled(c)) {
+        if column.not_null && !column.has_default && !column.generated {
             differences
                 .push(format!("the table's column {:?} is NOT NULL without a default, and the source has no such column", column.name));
         }
@@ -66,17 +76,58 @@ pub(super) fn map(table: &str, schema: &Schema, columns: &[PgColumn], on_lossy: 
             .object(table)
             .hint("rename, drop or cast columns of the source (--rename, --columns, --cast), or change the table"));
     };
-    for (_, field, column) in &pairs {
-        let source_type = field_meta::source_type(field, "postgres").map_or_else(|| field.data_type().to_string(), str::to_string);
-        shown.push(ColumnMapping {
-            source: field.name().clone(),
-            source_type,
-            target: column.name.clone(),
-            target_type: column.type_name.clone(),
-            note: None,
-        });
-    }
+    let mut shown: Vec<ColumnMapping> = found.iter().map(|(_, field, column)| shown(Some(field), column)).collect();
+    shown.extend(columns.iter().filter(|c| !filled(c)).map(|column| self::shown(None, column)));
     Ok(Mapping { columns: write, targets: pairs.into_iter().map(|(_, _, c)| c).collect(), shown, notes })
+}
+
+type Found<'a> = Vec<(usize, &'a Field, &'a PgColumn)>;
+
+fn by_name<'a>(schema: &'a Schema, columns: &'a [PgColumn], differences: &mut Vec<String>) -> Found<'a> {
+    let mut found = Vec::new();
+    for (index, field) in schema.fields().iter().enumerate() {
+        match columns.iter().find(|c| c.name == *field.name()) {
+            Some(column) => found.push((index, field.as_ref(), column)),
+            None => differences.push(missing(field, columns)),
+        }
+    }
+    found
+}
+
+fn by_position<'a>(schema: &'a Schema, columns: &'a [PgColumn]) -> Result<Found<'a>> {
+    let writable: Vec<&PgColumn> = columns.iter().filter(|c| !c.generated).collect();
+    let fields = schema.fields().len();
+    let targets = if fields == writable.len() { writable } else { columns.iter().collect() };
+    if fields != targets.len() {
+        let generated = targets.iter().filter(|c| c.generated).count();
+        let but = if generated > 0 { format!(" ({generated} of them generated)") } else { String::new() };
+        return Err(Error::new(
+            ErrorKind::Schema,
+            format!("the source has {fields} columns and the table {}{but}, so they cannot be mapped by position", targets.len()),
+        )
+        .hint("--columns chooses columns of the source; --map name maps by name and leaves the others to their defaults"));
+    }
+    Ok(schema.fields().iter().map(AsRef::as_ref).zip(targets).enumerate().map(|(i, (field, column))| (i, field, column)).collect())
+}
+
+/// A line of the plan's table of columns.
+fn shown(field: Option<&Field>, column: &PgColumn) -> ColumnMapping {
+    let source_type = |f: &Field| field_meta::source_type(f, "postgres").map_or_else(|| f.data_type().to_string(), str::to_string);
+    let note = match (field, column.generated, column.identity) {
+        (_, true, _) => Some("generated by the table"),
+        (Some(_), _, Some(_)) => Some("identity: the source's values are kept"),
+        (None, _, Some(_)) => Some("identity: numbered by the table"),
+        (None, ..) if column.has_default => Some("the table's default"),
+        (None, ..) => Some("NULL"),
+        _ => None,
+    };
+    ColumnMapping {
+        source: field.map(|f| f.name().clone()).unwrap_or_default(),
+        source_type: field.map(source_type).unwrap_or_default(),
+        target: column.name.clone(),
+        target_type: column.type_name.clone(),
+        note: note.map(str::to_string),
+    }
 }
 
 fn missing(field: &Field, columns: &[PgColumn]) -> String {

@@ -7,12 +7,17 @@
 
 mod checkpoint;
 mod finish;
+mod keys;
 mod mapping;
+mod merge;
 mod plan;
 mod settings;
+mod staging;
 mod way;
 mod writer;
 
+#[cfg(test)]
+mod keyed_tests;
 #[cfg(test)]
 mod tests;
 
@@ -62,6 +67,8 @@ pub struct PostgresSink {
 /// What was decided.
 struct Planned {
     way: Way,
+    /// For modes with a key.
+    merging: Option<merge::Merging>,
     schema: String,
     name: String,
     staging: String,
@@ -87,6 +94,7 @@ impl Planned {
 }
 
 /// What all lanes know.
+#[derive(Clone)]
 struct Shared {
     copy_sql: String,
     binary: bool,
@@ -95,19 +103,23 @@ struct Shared {
     table: String,
     /// Bare names: of the table that is copied into, and of the one that the user knows.
     names: (String, String),
-    opened: AtomicU32,
-    done: Mutex<Vec<Done>>,
+    /// Key columns, if there is a key.
+    key: Vec<String>,
+    /// Where the rows of this lane wait to be merged.
+    staged: Option<Arc<staging::Lane>>,
+    opened: Arc<AtomicU32>,
+    done: Arc<Mutex<Vec<Done>>>,
     /// The notes of a run that commits split by split.
-    notes: OnceLock<Notes>,
+    notes: OnceLock<Arc<Notes>>,
     /// The server process of each lane.
-    backends: Mutex<HashMap<u32, i32>>,
+    backends: Arc<Mutex<HashMap<u32, i32>>>,
 }
 
 impl Shared {
     /// A wire error of a COPY: with the place that the server names, and without the staging table's name.
     fn copy_error(&self, error: haul_pgwire::Error) -> Error {
         let place = error.server().filter(|e| line_is_exact(&e.code)).and_then(session::copy_place);
-        let error = session::error(self.unstaged(error)).object(&self.table);
+        let error = self.row_error(error);
         match place {
             // Several lanes share the source's rows: only alone does the count of a COPY say which row it was.
             Some((line, _)) if self.opened.load(Relaxed) == 1 && !self.reject => error.row(line),
@@ -116,7 +128,14 @@ impl Shared {
     }
 
     fn row_error(&self, error: haul_pgwire::Error) -> Error {
-        session::error(self.unstaged(error)).object(&self.table)
+        let error = session::error(self.unstaged(error)).object(&self.table);
+        let of_key = error.place().column.as_ref().is_some_and(|column| self.key.contains(column));
+        match error.code_text() {
+            Some("23502") if of_key => {
+                error.hint("the column is part of the key, and NULL is the same as nothing: not even as another NULL")
+            }
+            _ => error,
+        }
     }
 
     /// The error with the user's table name wherever the server wrote the staging table's.
@@ -245,7 +264,8 @@ impl Sink for PostgresSink {
             return false;
         }
         let Some(relation) = &self.found else { return self.options.create && self.makes_the_same_types(schema) };
-        mapping::map(&relation.display(), schema, &relation.columns, OnLossy::Error).is_ok_and(|m| m.is_identity(schema))
+        mapping::map(&relation.display(), schema, &relation.columns, self.options.map_by(), OnLossy::Error)
+            .is_ok_and(|m| m.is_identity(schema))
     }
 
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {
@@ -274,13 +294,22 @@ impl Sink for PostgresSink {
 
     fn leaves(&self) -> Vec<String> {
         let Some(planned) = self.planned.as_ref() else { return Vec::new() };
-        let staging = planned.way.is_staged().then(|| format!("table {}", planned.staging_sql()));
+        let staging = match &planned.merging {
+            Some(merging) => merging.staging.committed(),
+            None if planned.way.is_staged() => vec![planned.staging_sql()],
+            None => Vec::new(),
+        };
+        let staging = staging.into_iter().map(|table| format!("table {table}"));
         let notes = planned.shared.notes.get().map(|_| checkpoint::leaf(&planned.schema));
-        staging.into_iter().chain(notes).collect()
+        staging.chain(notes).collect()
     }
 
     fn takes_back(&self) -> bool {
         true
+    }
+
+    fn writers(&mut self, count: usize, plan: &mut WritePlan) {
+        self.settle_width(count, plan);
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -317,7 +346,11 @@ impl Sink for PostgresSink {
         }
         backends().insert(lane, process);
         session.begin("")?;
-        Ok(Box::new(LaneWriter::new(Arc::clone(&planned.shared), session)))
+        let shared = match &planned.merging {
+            None => Arc::clone(&planned.shared),
+            Some(merging) => Arc::new(merging.staging.open(&planned.shared, &planned.column_list, &mut session, lane)?),
+        };
+        Ok(Box::new(LaneWriter::new(shared, session)))
     }
 
     fn durable(&self, split: u32) -> Result<Option<SplitDone>> {

@@ -1,7 +1,9 @@
 //! What will happen, decided with the catalog at hand. Nothing is changed here.
 
 use super::mapping::{self, Mapping};
-use super::settings::{Format, Mode};
+use super::merge::{Merge, Merging};
+use super::settings::{Format, KeyedMode, Mode};
+use super::staging::Staging;
 use super::way::{self, Way, qualified};
 use super::{BLOCK, Planned, PostgresSink, Shared};
 use crate::postgres::catalog::{Relation, RelationKind, quote_ident};
@@ -11,16 +13,19 @@ use crate::postgres::discover;
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// The table, or where a new one will be.
-struct Located {
-    relation: Option<Relation>,
-    schema: String,
-    name: String,
+pub(super) struct Located {
+    pub relation: Option<Relation>,
+    pub schema: String,
+    pub name: String,
     /// For messages.
-    display: String,
+    pub display: String,
 }
+
+const EACH_LANE_ALONE: &str = "each lane commits on its own, one after the other at the very end: --degree 1, --mode replace, or a server \
+                               with max_prepared_transactions makes it all or nothing";
 
 impl PostgresSink {
     /// The name that the user gave, or one made of the source's.
@@ -41,14 +46,23 @@ impl PostgresSink {
         let had_rows = self.had_rows(control, &located)?;
         let mut notes = mapping.notes.clone();
         let way = self.way(control, located.relation.as_ref(), &mut notes)?;
+        let merging = match (way, self.options.mode) {
+            (Way::Merge, Some(Mode::Keyed(mode))) => {
+                Some(self.merging(control, mode, &located, &mapping, create.as_deref(), &mut notes)?)
+            }
+            _ => None,
+        };
         let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
         let prepared = max_prepared(control)?;
-        let guarantee = if way == Way::Append && prepared < 2 { Guarantee::AtLeastOnce } else { Guarantee::AllOrNothing };
-        notes.extend(self.notes(&mapping, incoming, binary, guarantee));
+        notes.extend(self.notes(&mapping, incoming, binary));
         let Located { relation, schema, name, display } = located;
-        let staging = if way.is_staged() { way::staging_name(&self.env.run_id, &name) } else { name.clone() };
-        let copied = qualified(&schema, &staging);
-        let create = staging_ddl(&way, &copied, &qualified(&schema, &name), create);
+        let staging = match &merging {
+            Some(merging) => merging.staging.name(0),
+            None if way.is_staged() => way::staging_name(&self.env.run_id, &name),
+            None => name.clone(),
+        };
+        let copied = merging.as_ref().map_or_else(|| qualified(&schema, &staging), |m| m.staging.table(0).sql);
+        let create = staging_ddl(way, &copied, &qualified(&schema, &name), create);
         let list = mapping.list();
         let format = if binary { "binary" } else { "text" };
         let shared = Shared {
@@ -57,19 +71,29 @@ impl PostgresSink {
             reject: self.options.reject,
             table: display,
             names: (staging.clone(), name.clone()),
-            opened: AtomicU32::new(0),
-            done: Mutex::default(),
+            key: merging.as_ref().map(|m| m.merge.key.clone()).unwrap_or_default(),
+            staged: None,
+            opened: Arc::new(AtomicU32::new(0)),
+            done: Arc::default(),
             notes: OnceLock::new(),
-            backends: Mutex::default(),
+            backends: Arc::default(),
+        };
+        let (described, ddl) = match &merging {
+            Some(merging) => (merging.described(), merging.shown()),
+            None => (described(way, &copied), shown_ddl(way, create.as_deref(), &copied, &schema, &name)),
         };
         let plan = WritePlan {
-            method: format!("COPY {} {}", format.to_uppercase(), described(&way, &copied)),
-            ddl: shown_ddl(&way, create.as_deref(), &copied, &schema, &name),
+            method: format!("COPY {} {described}", format.to_uppercase()),
+            ddl,
             columns: mapping.shown,
             notes,
-            guarantee,
+            guarantee: Guarantee::AllOrNothing,
             own_connections: true,
-            max_writers: (way == Way::Append && prepared >= 2).then_some(prepared),
+            whole_splits: merging.is_some(),
+            max_writers: match &merging {
+                Some(merging) => merging.staging.temporary.then_some(1),
+                None => (way == Way::Append && prepared >= 2).then_some(prepared),
+            },
             block_bytes: BLOCK,
             run_bytes: None,
         };
@@ -81,6 +105,7 @@ impl PostgresSink {
             column_list: list,
             shared: Arc::new(shared),
             way,
+            merging,
             schema,
             name,
             staging,
@@ -91,6 +116,53 @@ impl PostgresSink {
             remarks,
         });
         Ok(plan)
+    }
+
+    /// How rows with a key are staged and merged.
+    fn merging(
+        &self,
+        control: &mut Session,
+        mode: KeyedMode,
+        located: &Located,
+        mapping: &Mapping,
+        create: Option<&str>,
+        notes: &mut Vec<Note>,
+    ) -> Result<Merging> {
+        let (relation, targets) = (located.relation.as_ref(), &mapping.targets);
+        let merge = Merge::plan(control, relation, (&located.schema, &located.name), mode, self.options.key.as_deref(), targets)?;
+        let mut staging = Staging::plan(&self.env.run_id, located, create, targets, &merge, control.version());
+        if !may_create(control, &located.schema)? {
+            staging.temporary = true;
+            notes.push(Note::new(format!(
+                "no right to create tables in schema {:?}: one lane, and a temporary staging table",
+                located.schema
+            )));
+        }
+        for column in merge.kept(targets) {
+            notes.push(Note::column(column, "is GENERATED ALWAYS: rows that are there keep theirs"));
+        }
+        let create = create.map(|columns| merge.create_target(columns));
+        Ok(Merging { merge, staging, create })
+    }
+
+    /// What the plan says about so many writers.
+    pub(super) fn settle_width(&mut self, count: usize, plan: &mut WritePlan) {
+        let Some(planned) = &mut self.planned else { return };
+        if let Some(merging) = &mut planned.merging {
+            merging.staging.lanes = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+            plan.ddl = merging.shown();
+            plan.notes.push(Note::new(match count {
+                0 | 1 => "of several rows with the same key the last one stays, the others are counted as superseded",
+                _ => {
+                    "of several rows with the same key the last one stays, the others are counted as superseded: the row of the later split, \
+                     in it the later row; --degree 1 keeps to the order of the source"
+                }
+            }));
+        }
+        if planned.way == Way::Append && count > 1 && (planned.prepared < count || self.options.commit_splits) {
+            plan.guarantee = Guarantee::AtLeastOnce;
+            plan.notes.push(Note::new(EACH_LANE_ALONE));
+        }
     }
 
     /// The table, or where a new one will be.
@@ -120,7 +192,7 @@ impl PostgresSink {
                 (columns, Some(ddl::column_list(&incoming.schema)?))
             }
         };
-        let mapping = mapping::map(&located.display, &incoming.schema, &columns, self.options.on_lossy)?;
+        let mapping = mapping::map(&located.display, &incoming.schema, &columns, self.options.map_by(), self.options.on_lossy)?;
         if mapping.targets.is_empty() {
             return Err(Error::new(ErrorKind::Schema, "no column to write").object(&located.display));
         }
@@ -162,13 +234,19 @@ impl PostgresSink {
     }
 
     fn way(&self, control: &mut Session, found: Option<&Relation>, notes: &mut Vec<Note>) -> Result<Way> {
-        let Some(relation) = found else { return Ok(Way::Create) };
         let mode = self.options.mode.unwrap_or(Mode::Append);
+        if matches!(mode, Mode::Keyed(_)) {
+            return Ok(Way::Merge);
+        }
+        if self.options.key.is_some() {
+            return Err(Error::new(ErrorKind::Config, "--key is given, and the mode has no use for it")
+                .hint("--mode upsert, insert-ignore or delete-insert tell rows apart by a key"));
+        }
+        let Some(relation) = found else { return Ok(Way::Create) };
         if mode == Mode::Append {
             return Ok(Way::Append);
         }
-        let may = control.row("SELECT pg_catalog.has_schema_privilege($1, 'CREATE')", &[Some(&relation.schema)])?;
-        if !may.is_some_and(|row| row.flag(0)) {
+        if !may_create(control, &relation.schema)? {
             return Err(Error::new(ErrorKind::Permission, format!("no right to create the staging table in schema {:?}", relation.schema))
                 .object(relation.display())
                 .hint("GRANT CREATE ON SCHEMA to this role, or empty the table yourself and use --mode append"));
@@ -190,7 +268,7 @@ impl PostgresSink {
         Ok(Way::Refill { truncate: false })
     }
 
-    fn notes(&self, mapping: &Mapping, incoming: &Incoming, binary: bool, guarantee: Guarantee) -> Vec<Note> {
+    fn notes(&self, mapping: &Mapping, incoming: &Incoming, binary: bool) -> Vec<Note> {
         let mut notes = self.target.notes.clone();
         if incoming.pass_through.is_some() {
             notes.push(Note::new("rows pass through as the source's server sends them"));
@@ -201,13 +279,13 @@ impl PostgresSink {
                 columns => format!("COPY TEXT, because only the server can parse {}", columns.join(", ")),
             }));
         }
-        if guarantee == Guarantee::AtLeastOnce {
-            notes.push(Note::new(
-                "each lane commits on its own, one after the other at the very end: --degree 1, --mode replace, or a server with max_prepared_transactions makes it all or nothing",
-            ));
-        }
         notes
     }
+}
+
+fn may_create(control: &mut Session, schema: &str) -> Result<bool> {
+    let row = control.row("SELECT pg_catalog.has_schema_privilege($1, 'CREATE')", &[Some(schema)])?;
+    Ok(row.is_some_and(|row| row.flag(0)))
 }
 
 /// Columns that are filled from the source although a sequence stands behind them.
@@ -318,7 +396,7 @@ fn max_prepared(session: &mut Session) -> Result<usize> {
 }
 
 /// The statement that makes the staging table.
-fn staging_ddl(way: &Way, staging: &str, table: &str, columns: Option<String>) -> Option<String> {
+fn staging_ddl(way: Way, staging: &str, table: &str, columns: Option<String>) -> Option<String> {
     match (way, columns) {
         (Way::Create, Some(columns)) => Some(format!("CREATE TABLE {staging} ({columns})")),
         (Way::Swap, _) => Some(format!("CREATE TABLE {staging} (LIKE {table} INCLUDING ALL)")),
@@ -328,16 +406,16 @@ fn staging_ddl(way: &Way, staging: &str, table: &str, columns: Option<String>) -
     }
 }
 
-fn shown_ddl(way: &Way, create: Option<&str>, staging: &str, schema: &str, name: &str) -> Vec<String> {
+fn shown_ddl(way: Way, create: Option<&str>, staging: &str, schema: &str, name: &str) -> Vec<String> {
     let table = qualified(schema, name);
     let mut ddl: Vec<String> = create.into_iter().map(str::to_string).collect();
     let rename = format!("ALTER TABLE {staging} RENAME TO {}", quote_ident(name));
     match way {
-        Way::Append => {}
+        Way::Append | Way::Merge => {}
         Way::Create => ddl.push(rename),
         Way::Swap => ddl.extend([format!("DROP TABLE {table}"), rename]),
         Way::Refill { truncate } => {
-            let empty = if *truncate { "TRUNCATE" } else { "DELETE FROM" };
+            let empty = if truncate { "TRUNCATE" } else { "DELETE FROM" };
             ddl.extend([
                 format!("{empty} {table}"),
                 format!("INSERT INTO {table} SELECT ... FROM {staging}"),
@@ -348,9 +426,9 @@ fn shown_ddl(way: &Way, create: Option<&str>, staging: &str, schema: &str, name:
     ddl
 }
 
-fn described(way: &Way, staging: &str) -> String {
+fn described(way: Way, staging: &str) -> String {
     match way {
-        Way::Append => "into the table, committed at the end".into(),
+        Way::Append | Way::Merge => "into the table, committed at the end".into(),
         Way::Create => format!("into {staging}, which gets its name at the end"),
         Way::Swap => format!("into {staging}, which replaces the table by rename at the end"),
         Way::Refill { truncate: true } => format!("into {staging}; at the end one transaction truncates the table and inserts from it"),

@@ -1,5 +1,6 @@
 //! Settings for writing.
 
+use super::mapping::By;
 use crate::postgres::config::{CONNECTION, joined};
 use haul_model::{Kind, OnLossy, Setting, Settings};
 use std::time::Duration;
@@ -7,10 +8,23 @@ use std::time::Duration;
 const WRITING: &[Setting] = &[
     Setting::new(
         "mode",
-        Kind::Choice(&["append", "truncate", "replace"]),
+        Kind::Choice(&["append", "truncate", "replace", "upsert", "insert-ignore", "delete-insert"]),
         "append",
-        "append adds rows; truncate empties the table, replace replaces what it holds: both only when every row has arrived. A table that has rows already needs the mode spelled out.",
+        "append adds rows; truncate empties the table, replace replaces what it holds; with a key: upsert updates the rows that are there and inserts the others, insert-ignore inserts only the others, delete-insert deletes the rows that are there and inserts all. The table changes only when every row has arrived. A table that has rows already needs the mode spelled out.",
     ),
+    Setting::new(
+        "key",
+        Kind::List,
+        "primary key",
+        "Columns that tell rows apart, for upsert, insert-ignore and delete-insert. NULL in them is an error; of several rows with the same key the last one wins.",
+    ),
+    Setting::new(
+        "map",
+        Kind::Choice(&["name", "position"]),
+        "name",
+        "How the source's columns find the table's: by exact name, or the first to the first, whatever the names.",
+    )
+    .alias(&["map_method"]),
     Setting::new("create", Kind::Bool, "false", "Create the table if it is missing; the plan shows the statement.")
         .alias(&["auto_create_table"]),
     Setting::new(
@@ -51,6 +65,30 @@ pub(super) enum Mode {
     Truncate,
     /// New ones only, without ever taking the table away from its readers for longer than a moment.
     Replace,
+    /// Old rows and new ones, told apart by a key.
+    Keyed(KeyedMode),
+}
+
+/// What happens to a row whose key is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyedMode {
+    /// The old row gets the new values.
+    Upsert,
+    /// The new row is left out.
+    InsertIgnore,
+    /// The old row goes, the new one comes.
+    DeleteInsert,
+}
+
+impl KeyedMode {
+    /// As the user writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Upsert => "upsert",
+            Self::InsertIgnore => "insert-ignore",
+            Self::DeleteInsert => "delete-insert",
+        }
+    }
 }
 
 /// What the user chose.
@@ -58,6 +96,8 @@ pub(super) enum Mode {
 pub(super) struct Options {
     /// `None`: not said, which means append to an empty table.
     pub mode: Option<Mode>,
+    pub key: Option<Vec<String>>,
+    pub by_position: bool,
     pub create: bool,
     pub format: Format,
     pub allow_empty: bool,
@@ -77,14 +117,24 @@ pub(super) enum Format {
 }
 
 impl Options {
+    /// How columns find each other.
+    pub fn map_by(&self) -> By {
+        if self.by_position { By::Position } else { By::Name }
+    }
+
     pub fn of(settings: &Settings) -> Self {
         Self {
             mode: settings.choice("mode").map(|mode| match mode.as_str() {
                 "truncate" => Mode::Truncate,
                 "replace" => Mode::Replace,
+                "upsert" => Mode::Keyed(KeyedMode::Upsert),
+                "insert-ignore" => Mode::Keyed(KeyedMode::InsertIgnore),
+                "delete-insert" => Mode::Keyed(KeyedMode::DeleteInsert),
                 _ => Mode::Append,
             }),
             commit_splits: settings.choice("commit").as_deref() == Some("split"),
+            key: settings.list("key"),
+            by_position: settings.choice("map").as_deref() == Some("position"),
             create: settings.flag("create", false),
             format: match settings.choice("copy_format").as_deref() {
                 Some("binary") => Format::Binary,

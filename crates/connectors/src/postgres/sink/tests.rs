@@ -58,9 +58,10 @@ impl Rejects for Kept {
 
 fn write(sink: &mut PostgresSink, lanes: &[Vec<RecordBatch>], rejects: &mut dyn Rejects, refused: &mut Vec<(u64, Error)>) -> Result<()> {
     let mut writers: Vec<Box<dyn Writer>> = (0..lanes.len()).map(|lane| sink.open(lane as u32)).collect::<Result<_>>()?;
-    for (writer, batches) in writers.iter_mut().zip(lanes) {
+    for (split, (writer, batches)) in writers.iter_mut().zip(lanes).enumerate() {
         let mut encoder = sink.encoder()?;
         let mut first = 0;
+        writer.split(split as u32)?;
         for batch in batches {
             encoder.push(&Rows::new(batch.clone(), first), rejects)?;
             first += batch.num_rows() as u64;
@@ -75,7 +76,8 @@ fn write(sink: &mut PostgresSink, lanes: &[Vec<RecordBatch>], rejects: &mut dyn 
 
 /// A whole job: plan to finish, or abort.
 pub(super) fn load(sink: &mut PostgresSink, lanes: Vec<Vec<RecordBatch>>) -> Result<Finished> {
-    plan(sink, &lanes[0][0])?;
+    let mut plan = plan(sink, &lanes[0][0])?;
+    sink.writers(lanes.len(), &mut plan);
     run(sink, &lanes, &mut Strict::default()).map(|(finished, _)| finished)
 }
 
@@ -88,7 +90,7 @@ pub(super) fn run(sink: &mut PostgresSink, lanes: &[Vec<RecordBatch>], rejects: 
     Ok((done?, refused))
 }
 
-fn no_staging(db: &mut TestDb) {
+pub(super) fn no_staging(db: &mut TestDb) {
     assert_eq!(db.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'haul\\_t1%'"), "0");
 }
 
@@ -182,7 +184,10 @@ fn lanes_become_visible_together_at_the_end() {
     let prepared: usize = db.value("SHOW max_prepared_transactions").parse().unwrap();
     let mut sink = open(&db, &[("table", "t")]);
     let lanes: Vec<_> = (0..2).flat_map(|_| numbers(1000)).collect();
-    let made = plan(&mut sink, &lanes[0][0]).unwrap();
+    let mut made = plan(&mut sink, &lanes[0][0]).unwrap();
+    sink.writers(1, &mut made);
+    assert_eq!((made.guarantee, made.notes.len()), (Guarantee::AllOrNothing, 0), "one lane is one transaction");
+    sink.writers(2, &mut made);
     assert_eq!(made.guarantee, if prepared >= 2 { Guarantee::AllOrNothing } else { Guarantee::AtLeastOnce });
     assert_eq!(made.max_writers, (prepared >= 2).then_some(prepared));
     sink.begin().unwrap();

@@ -5,7 +5,7 @@ use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Result};
 
 /// What happens to the target.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// Rows are copied into the table itself.
     Append,
@@ -18,12 +18,14 @@ pub(super) enum Way {
         /// By TRUNCATE; else by DELETE.
         truncate: bool,
     },
+    /// Rows are staged and meet the target's by their key, in one transaction.
+    Merge,
 }
 
 impl Way {
     /// Whether rows go to a staging table first.
-    pub fn is_staged(&self) -> bool {
-        *self != Self::Append
+    pub fn is_staged(self) -> bool {
+        self != Self::Append
     }
 }
 

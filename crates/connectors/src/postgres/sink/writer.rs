@@ -19,6 +19,8 @@ pub(super) struct Done {
     pub session: Session,
     pub rows: u64,
     pub bytes: u64,
+    /// Where its rows wait, in modes with a key.
+    pub staged: Option<Arc<super::staging::Lane>>,
 }
 
 enum State {
@@ -179,6 +181,15 @@ impl Writer for LaneWriter {
         Ok(Slot::default())
     }
 
+    fn split(&mut self, number: u32) -> Result<()> {
+        let Some(sql) = self.shared.staged.as_ref().and_then(|lane| lane.begin_split(number)) else { return Ok(()) };
+        let mut session = self.end_copy()?;
+        begin(&mut session)?;
+        session.run(&sql)?;
+        self.state = State::Idle(Box::new(session));
+        Ok(())
+    }
+
     fn write(&mut self, _slot: Slot, block: &mut Block) -> Result<Vec<(u64, Error)>> {
         if let BlockBody::Bytes(bytes) = &block.body {
             self.bytes += bytes.len() as u64;
@@ -213,7 +224,7 @@ impl Writer for LaneWriter {
 
     fn close(&mut self) -> Result<Vec<(u64, Error)>> {
         let session = self.end_copy()?;
-        let done = Done { session, rows: self.confirmed, bytes: self.bytes };
+        let done = Done { session, rows: self.confirmed, bytes: self.bytes, staged: self.shared.staged.clone() };
         self.shared.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(done);
         Ok(Vec::new())
     }
