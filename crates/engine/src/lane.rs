@@ -102,14 +102,14 @@ impl<'a> Worker<'a> {
     /// Runs until no lane has more, then closes the writer. What fails and may succeed is tried again.
     pub fn run(mut self) -> Result<()> {
         loop {
-            match self.try_once() {
+            match self.work() {
                 Ok(()) => return Ok(()),
                 Err(error) => self.again(error)?,
             }
         }
     }
 
-    fn try_once(&mut self) -> Result<()> {
+    fn work(&mut self) -> Result<()> {
         while let Some(lane) = self.next_lane()? {
             self.drain(&lane)?;
             if self.chunk.left == Some(0) {

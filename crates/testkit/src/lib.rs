@@ -2,6 +2,7 @@
 //!
 //! - [`services`]: the servers that `./test` starts, found through the environment (the only place that reads it)
 //! - [`pg`]: a scratch database per test, SQL through `psql`
+//! - [`instance`]: a server of a test's own, which it may stop
 //! - [`proxy`]: a TCP proxy that breaks connections
 //! - [`memory`]: a source and a sink that keep their batches in memory
 //! - [`faults`]: decorators that fail, wait or lie at a chosen call
@@ -12,6 +13,7 @@
 
 pub mod conformance;
 pub mod faults;
+pub mod instance;
 pub mod memory;
 pub mod pg;
 pub mod proxy;

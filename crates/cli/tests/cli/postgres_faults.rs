@@ -4,6 +4,7 @@
 use crate::postgres::Site;
 use crate::postgres_resume::{copied, left_tables, notes, site};
 use crate::runner::Ran;
+use haul_testkit::instance::Instance;
 use haul_testkit::proxy::{How, Proxy, When};
 use std::time::{Duration, Instant};
 
@@ -166,4 +167,46 @@ fn op_06_a_deadlock_is_tried_again() {
     site.sql("alter system reset deadlock_timeout; select pg_reload_conf()");
     assert_eq!(ran.ok().account(), (1, 1, 0));
     assert_eq!(site.sql("select * from dst"), "2|new");
+}
+
+#[test]
+fn a_server_that_stops_at_once_loses_nothing_that_was_noted() {
+    let site = site();
+    let server = Instance::new();
+    for (ddl, flags, unlogged) in [
+        ("create table dst (id bigint, pad text)", "--mode replace --degree 2", false),
+        ("create table dst (id bigint, pad text)", "--mode append --commit split --degree 2", false),
+        ("create unlogged table dst (id bigint, pad text)", "--mode append --commit split --degree 2", true),
+        // Emptying and refilling goes through an UNLOGGED staging table.
+        ("create table dst (id bigint, pad text)", "--mode truncate --degree 2", true),
+    ] {
+        server.sql(&format!("drop table if exists dst, haul_checkpoint, haul_checkpoint_unlogged; {ddl}"));
+        let proxy = Proxy::to(server.port);
+        // Both lanes hang when some splits are in.
+        proxy.break_at(When::Sent(9 << 20), How::Stall, 2);
+        let (from, to) = (site.table("src"), server.table(proxy.port, "dst"));
+        let mut arguments = vec!["copy", &from, &to];
+        arguments.extend(flags.split_whitespace());
+        let mut failing = arguments.clone();
+        failing.extend("--retries 1 --retry-wait 20ms --idle-timeout 3s".split_whitespace());
+        let child = site.dir.start(&failing);
+        let begun = Instant::now();
+        while proxy.broken() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{flags}: the lanes did not come so far");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let table = if unlogged { "haul_checkpoint_unlogged" } else { "haul_checkpoint" };
+        let noted = server.sql(&format!("select count(*) from {table}"));
+        assert_ne!(noted, "0", "{flags}");
+        server.stop_immediately();
+        let ran = site.dir.ran(child.wait_with_output().unwrap()).failed();
+        assert!(ran.err.contains("with --resume goes on"), "{flags}: {}", ran.err);
+        server.start();
+        let found = server.sql(&format!("select count(*) from {table}"));
+        assert_eq!(found, if unlogged { "0".to_string() } else { noted }, "{flags}: an UNLOGGED table is emptied, its notes with it");
+        arguments.push("--resume");
+        let ran = site.dir.haul(&arguments).ok();
+        assert_eq!(ran.account(), (120_000, 120_000, 0), "{flags}");
+        assert_eq!(server.sql("select count(*), sum(id) from dst"), SUM, "{flags}: {}", ran.err);
+    }
 }
