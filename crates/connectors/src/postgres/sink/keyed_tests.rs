@@ -386,7 +386,10 @@ fn a_missing_table_is_made_with_its_key() {
         assert_eq!(finished.keyed, expected);
     }
     assert_eq!(db.value("SELECT string_agg(k || v, ' ' ORDER BY k) FROM t"), "1b 2c");
-    assert_eq!(db.value("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'p' AND conrelid = 't'::regclass"), "PRIMARY KEY (k)");
+    assert_eq!(
+        db.value("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'p' AND conrelid = 't'::regclass"),
+        "PRIMARY KEY (k)"
+    );
     no_staging(&mut db);
 }
 
