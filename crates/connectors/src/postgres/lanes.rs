@@ -1,10 +1,12 @@
 //! The sessions of one read: all under the same snapshot, used again for split after split.
 
+use super::catalog::quote_literal;
 use super::config::Target;
-use super::session::Session;
+use super::pooler;
+use super::session::{self, Session};
 use haul_model::{Environment, Error, ErrorKind, Result};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// How every transaction of a read begins.
 pub(super) const READ_ONLY: &str = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -17,7 +19,6 @@ pub(super) struct Lanes {
     row_security: bool,
     snapshot: Option<String>,
     idle: Mutex<Vec<Session>>,
-    opened: AtomicU32,
 }
 
 impl Lanes {
@@ -34,24 +35,50 @@ impl Lanes {
         } else {
             None
         };
-        Ok(Self { target, env, row_security, snapshot, idle: Mutex::new(vec![leader]), opened: AtomicU32::new(1) })
+        Ok(Self { target, env, row_security, snapshot, idle: Mutex::new(vec![leader]) })
     }
 
-    /// A session under the snapshot: one that is free, else a new one.
+    /// A session under the snapshot for a split, named after it: one that is free, else a new one.
     ///
     /// # Errors
     /// Connection; the snapshot is gone.
-    pub fn take(&self) -> Result<Session> {
-        if let Some(session) = self.free().pop() {
-            return Ok(session);
+    pub fn take(&self, split: u32) -> Result<Session> {
+        let lane = format!("split {split}");
+        // Not in the condition of an `if`: the list would stay locked.
+        let idle = self.free().pop();
+        let Some(mut session) = idle else { return self.open(&lane, self.target.config.connect_timeout) };
+        if self.target.application_name.is_none() {
+            session.run(&format!("SET LOCAL application_name = {}", quote_literal(&session::lane_name(&self.env, &lane))))?;
         }
+        Ok(session)
+    }
+
+    /// Opens lanes in advance until there are `wanted`, or a pooler has no more server connections. Returns how many there are.
+    ///
+    /// # Errors
+    /// Connection.
+    pub fn open_ahead(&self, wanted: usize) -> Result<usize> {
+        let there = self.free().len();
+        for lane in there..wanted {
+            match self.open("read", Some(pooler::PATIENCE)) {
+                Ok(session) => self.give(session),
+                Err(error) if pooler::is_full(&error) => return Ok(lane),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Opens a session that must answer within `limit`.
+    fn open(&self, lane: &str, limit: Option<Duration>) -> Result<Session> {
         let Some(snapshot) = &self.snapshot else {
             return Err(Error::new(ErrorKind::Connect, "the connection that held the snapshot is gone").hint("start the job again"));
         };
-        let lane = self.opened.fetch_add(1, Ordering::Relaxed);
-        let mut session = Session::open(&self.target, &self.env, &format!("read {lane}"))?;
-        let import = format!("SET TRANSACTION SNAPSHOT {}", super::catalog::quote_literal(snapshot));
+        let mut session = Session::open_within(&self.target, &self.env, lane, limit)?;
+        let import = format!("SET TRANSACTION SNAPSHOT {}", quote_literal(snapshot));
+        session.connection().set_idle_timeout(limit);
         session.run(&format!("BEGIN {READ_ONLY}; {import}; {}; {}", session.exact_settings(), read_settings(self.row_security)))?;
+        session.connection().set_idle_timeout(self.target.config.idle_timeout);
         Ok(session)
     }
 
