@@ -286,7 +286,10 @@ impl PostgresSource {
             return impossible("row-level security applies to this role");
         }
         if let Some(leaf) = self.leaves.iter().find(|leaf| !leaf.direct) {
-            return Pages::Impossible(format!("this role may not read all of {} directly, only through {}", leaf.sql, relation.display()));
+            return Pages::Impossible(match leaf.sql == relation.sql() {
+                true => format!("this role may read columns of {}, but not its ctid", relation.display()),
+                false => format!("this role may not read {} directly, only through {}", leaf.sql, relation.display()),
+            });
         }
         match &self.leaves[..] {
             [] => impossible("there is no table with rows"),

@@ -33,7 +33,7 @@ impl Scope<'_> {
 /// The server's: no rights on the column, a statement time-out, a full disk during the sort.
 pub(in crate::postgres) fn tiles(session: &mut Session, scope: &Scope<'_>, key: &Key, count: u64, sample: Option<f64>) -> Result<Vec<String>> {
     let k = &key.sql;
-    let rows = scope.rows(sample, Some(&format!("{k} IS NOT NULL")));
+    let rows = scope.rows(sample, Some(&key.not_null()));
     // The first row of each tile. Equal keys cannot be parted, so their tiles become one.
     let sql = format!(
         "SELECT {k} FROM (SELECT {k}, pg_catalog.row_number() OVER (ORDER BY {k}) AS haul_row, pg_catalog.count(*) OVER () AS haul_all {rows}) \
@@ -118,7 +118,7 @@ fn end(session: &mut Session, scope: &Scope<'_>, key: &Key, direction: &str) -> 
         let rows = scope.rows(None, Some(also));
         Ok(session.row(&format!("SELECT {k} {rows} ORDER BY {k}{direction} LIMIT 1"), &[])?.map(|row| row.text(0).to_string()))
     };
-    let there = format!("{k} IS NOT NULL");
+    let there = key.not_null();
     let found = find(&there)?;
     let special = ["NaN", "Infinity", "-Infinity", "infinity", "-infinity"];
     match found {

@@ -69,8 +69,14 @@ impl Key {
     pub(super) fn equals(&self, value: Option<&str>) -> String {
         match value {
             Some(text) => self.compare("=", text),
-            None => format!("{} IS NULL", self.sql),
+            // `IS NULL` is also true of a composite with NULLs in it.
+            None => format!("{} IS NOT DISTINCT FROM NULL", self.sql),
         }
+    }
+
+    /// The key is not NULL.
+    pub(super) fn not_null(&self) -> String {
+        format!("{} IS DISTINCT FROM NULL", self.sql)
     }
 
     /// The key is one of these values; NULL for a NULL key.

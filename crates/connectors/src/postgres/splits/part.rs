@@ -105,13 +105,13 @@ impl Part {
         Ok(match self {
             Self::All | Self::Table(_) => None,
             Self::Pages(_, from, to) => pages(*from, *to),
-            Self::Range { key: name, from: None, to: None } => Some(format!("{} IS NOT NULL", key(name)?.sql)),
+            Self::Range { key: name, from: None, to: None } => Some(key(name)?.not_null()),
             Self::Range { key: name, from, to } => {
                 let key = key(name)?;
                 let ends = [from.as_ref().map(|from| key.compare(">=", from)), to.as_ref().map(|to| key.compare("<", to))];
                 Some(ends.into_iter().flatten().collect::<Vec<_>>().join(" AND "))
             }
-            Self::Null(name) => Some(format!("{} IS NULL", key(name)?.sql)),
+            Self::Null(name) => Some(key(name)?.equals(None)),
             Self::Hash { keys, part, of } => Some(hash(&keys.iter().map(key).collect::<Result<Vec<_>>>()?, *part, *of)),
             Self::Values(values) => {
                 let terms = values.iter().map(|(name, value)| Ok(key(name)?.equals(value.as_deref()))).collect::<Result<Vec<_>>>()?;
@@ -148,7 +148,7 @@ fn rest(keys: &[Key], rows: &[Vec<Option<String>>]) -> String {
         let known: Vec<&str> = rows.iter().filter_map(|row| row.first()?.as_deref()).collect();
         let mut sql = format!("{} IS NOT TRUE", key.any(&known));
         if known.len() < rows.len() {
-            sql.push_str(&format!(" AND {} IS NOT NULL", key.sql));
+            sql.push_str(&format!(" AND {}", key.not_null()));
         }
         return sql;
     }
@@ -336,12 +336,12 @@ mod tests {
             sql("key \"k\" from '5' to '-9'"),
             format!("\"k\" OPERATOR(\"pg_catalog\".>=) '5'::{literal} AND \"k\" OPERATOR(\"pg_catalog\".<) '-9'::{literal}")
         );
-        assert_eq!((sql("key \"k\" null").as_str(), sql("key \"k\"").as_str()), ("\"k\" IS NULL", "\"k\" IS NOT NULL"));
+        assert_eq!((sql("key \"k\" null").as_str(), sql("key \"k\"").as_str()), ("\"k\" IS NOT DISTINCT FROM NULL", "\"k\" IS DISTINCT FROM NULL"));
         assert_eq!(
             sql("values \"t\" = 'it''s', \"k\" = null"),
-            "\"t\" OPERATOR(\"pg_catalog\".=) 'it''s'::\"pg_catalog\".\"text\" AND \"k\" IS NULL"
+            "\"t\" OPERATOR(\"pg_catalog\".=) 'it''s'::\"pg_catalog\".\"text\" AND \"k\" IS NOT DISTINCT FROM NULL"
         );
-        assert!(sql("rest \"t\" beside ('a'), (null)").ends_with("IS NOT TRUE AND \"t\" IS NOT NULL"));
+        assert!(sql("rest \"t\" beside ('a'), (null)").ends_with("IS NOT TRUE AND \"t\" IS DISTINCT FROM NULL"));
         assert!(sql("hash \"k\", \"t\" 1 of 2").contains("ROW(\"k\", \"t\")"));
         let gone = Part::Null("gone".into()).condition(&columns).unwrap_err();
         assert_eq!((gone.kind(), gone.place().column.as_deref()), (ErrorKind::Schema, Some("gone")));
