@@ -66,7 +66,12 @@ const READING: &[Setting] = &[
         "auto",
         "How the read is cut into splits: none, ctid (pages), range (or rangeid), ntile, hash (or random), values (or distinct, datadriven). physloc and rowid belong to other engines.",
     ),
-    Setting::new("split_key", Kind::List, "", "Column to cut by: one for range and ntile, one or more for hash and values. Names are exact."),
+    Setting::new(
+        "split_key",
+        Kind::List,
+        "",
+        "Column to cut by: one for range and ntile, one or more for hash and values. Names are exact.",
+    ),
     Setting::new(
         "split_query",
         Kind::Text,

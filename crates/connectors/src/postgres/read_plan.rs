@@ -50,7 +50,10 @@ impl Cutting {
                 );
             }
             Method::Range | Method::Ntile if keys.len() > 1 => {
-                return config(format!("--method {} cuts by one column, not {}", method.word(), keys.len()), "hash and values take several");
+                return config(
+                    format!("--method {} cuts by one column, not {}", method.word(), keys.len()),
+                    "hash and values take several",
+                );
             }
             Method::Auto | Method::Values => {}
             _ if query.is_some() => {
@@ -230,7 +233,8 @@ impl PostgresSource {
     fn check_order(&self, session: &mut Session, method: Method, columns: &[PgColumn]) -> Result<()> {
         for column in columns {
             if !splits::is_ordered(session, column)? {
-                let what = format!("--method {} needs a type whose values can be compared, and {} has no order", method.word(), column.type_name);
+                let what =
+                    format!("--method {} needs a type whose values can be compared, and {} has no order", method.word(), column.type_name);
                 return Err(Error::new(ErrorKind::Unsupported, what)
                     .object(self.relation_name())
                     .column(&column.name)

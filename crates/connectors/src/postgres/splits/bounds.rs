@@ -31,7 +31,13 @@ impl Scope<'_> {
 ///
 /// # Errors
 /// The server's: no rights on the column, a statement time-out, a full disk during the sort.
-pub(in crate::postgres) fn tiles(session: &mut Session, scope: &Scope<'_>, key: &Key, count: u64, sample: Option<f64>) -> Result<Vec<String>> {
+pub(in crate::postgres) fn tiles(
+    session: &mut Session,
+    scope: &Scope<'_>,
+    key: &Key,
+    count: u64,
+    sample: Option<f64>,
+) -> Result<Vec<String>> {
     let k = &key.sql;
     let rows = scope.rows(sample, Some(&key.not_null()));
     // The first row of each tile. Equal keys cannot be parted, so their tiles become one.

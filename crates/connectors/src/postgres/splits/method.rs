@@ -22,21 +22,8 @@ pub(in crate::postgres) enum Method {
 }
 
 /// What `--method` takes.
-pub(in crate::postgres) const WORDS: &[&str] = &[
-    "auto",
-    "none",
-    "ctid",
-    "range",
-    "rangeid",
-    "ntile",
-    "hash",
-    "random",
-    "values",
-    "distinct",
-    "datadriven",
-    "physloc",
-    "rowid",
-];
+pub(in crate::postgres) const WORDS: &[&str] =
+    &["auto", "none", "ctid", "range", "rangeid", "ntile", "hash", "random", "values", "distinct", "datadriven", "physloc", "rowid"];
 
 impl Method {
     /// From a word of [`WORDS`] in lower case.
@@ -155,8 +142,12 @@ fn automatic(facts: &Facts) -> Choice {
     }
     match (&facts.pages, &facts.primary_key) {
         (Pages::Fine, _) => chosen(Method::Ctid, "every page is read once".into(), None),
-        (Pages::Slow(why) | Pages::Impossible(why), Some(_)) if parallel => chosen(Method::Range, format!("{why}, but there is a primary key"), None),
-        (Pages::Slow(why) | Pages::Impossible(why), _) => chosen(Method::None, why.clone(), lost(why, "; --split-key COLUMN cuts it by a key")),
+        (Pages::Slow(why) | Pages::Impossible(why), Some(_)) if parallel => {
+            chosen(Method::Range, format!("{why}, but there is a primary key"), None)
+        }
+        (Pages::Slow(why) | Pages::Impossible(why), _) => {
+            chosen(Method::None, why.clone(), lost(why, "; --split-key COLUMN cuts it by a key"))
+        }
     }
 }
 
@@ -225,7 +216,8 @@ mod tests {
         let error = choose(&Facts { asked: Method::Ctid, pages: view.clone(), ..facts() }).unwrap_err();
         assert_eq!(error.to_string(), "--method ctid is impossible here: a view has no pages");
         assert!(error.hint_text().unwrap().contains("--split-key"), "{error:?}");
-        let error = choose(&Facts { asked: Method::Hash, in_one_piece: Some("rows in an order are read in one lane"), ..facts() }).unwrap_err();
+        let error =
+            choose(&Facts { asked: Method::Hash, in_one_piece: Some("rows in an order are read in one lane"), ..facts() }).unwrap_err();
         assert!(error.to_string().contains("order"), "{error}");
         let slow = choose(&Facts { asked: Method::Ctid, pages: Pages::Slow("old".into()), ..facts() }).unwrap();
         assert!(slow.method == Method::Ctid && slow.note.is_some(), "{slow:?}");

@@ -92,7 +92,8 @@ mod tests {
     fn ranges_touch_and_are_open_at_both_ends() {
         let key = Key::of(&crate::postgres::catalog::PgColumn { name: "k".into(), ..Default::default() });
         let parts: Vec<Part> = ranges(&key, vec!["5".into(), "9".into()], 30).into_iter().map(|sized| sized.part).collect();
-        let range = |from: Option<&str>, to: Option<&str>| Part::Range { key: "k".into(), from: from.map(Into::into), to: to.map(Into::into) };
+        let range =
+            |from: Option<&str>, to: Option<&str>| Part::Range { key: "k".into(), from: from.map(Into::into), to: to.map(Into::into) };
         assert_eq!(parts, [Part::Null("k".into()), range(None, Some("5")), range(Some("5"), Some("9")), range(Some("9"), None)]);
         assert_eq!(ranges(&key, Vec::new(), 30), [Sized { part: Part::All, bytes: 30 }]);
     }

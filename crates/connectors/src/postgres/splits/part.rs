@@ -276,7 +276,8 @@ mod tests {
 
     fn parts() -> Vec<Part> {
         let (table, odd) = ("\"s\".\"a pages 1-\"".to_string(), "o\"d, 'd".to_string());
-        let range = |from: Option<&str>, to: Option<&str>| Part::Range { key: odd.clone(), from: from.map(Into::into), to: to.map(Into::into) };
+        let range =
+            |from: Option<&str>, to: Option<&str>| Part::Range { key: odd.clone(), from: from.map(Into::into), to: to.map(Into::into) };
         vec![
             Part::All,
             Part::Table(table.clone()),
@@ -336,7 +337,10 @@ mod tests {
             sql("key \"k\" from '5' to '-9'"),
             format!("\"k\" OPERATOR(\"pg_catalog\".>=) '5'::{literal} AND \"k\" OPERATOR(\"pg_catalog\".<) '-9'::{literal}")
         );
-        assert_eq!((sql("key \"k\" null").as_str(), sql("key \"k\"").as_str()), ("\"k\" IS NOT DISTINCT FROM NULL", "\"k\" IS DISTINCT FROM NULL"));
+        assert_eq!(
+            (sql("key \"k\" null").as_str(), sql("key \"k\"").as_str()),
+            ("\"k\" IS NOT DISTINCT FROM NULL", "\"k\" IS DISTINCT FROM NULL")
+        );
         assert_eq!(
             sql("values \"t\" = 'it''s', \"k\" = null"),
             "\"t\" OPERATOR(\"pg_catalog\".=) 'it''s'::\"pg_catalog\".\"text\" AND \"k\" IS NOT DISTINCT FROM NULL"

@@ -41,8 +41,7 @@ pub(in crate::postgres) fn listed(session: &mut Session, query: &str, keys: &[Ke
     let columns: Vec<String> = (0..keys.len()).map(|i| format!("haul_{i}")).collect();
     let casts: Vec<String> = keys.iter().zip(&columns).map(|(key, column)| format!("CAST({column} AS {})", key.type_sql)).collect();
     // Equal rows would read the same rows twice. The line breaks end a comment at the end of the user's text.
-    let sql =
-        format!("SELECT DISTINCT {} FROM (\n{query}\n) AS haul_list({}) LIMIT {}", casts.join(", "), columns.join(", "), MOST + 1);
+    let sql = format!("SELECT DISTINCT {} FROM (\n{query}\n) AS haul_list({}) LIMIT {}", casts.join(", "), columns.join(", "), MOST + 1);
     let found = session.query(&sql, &[]).map_err(|e| e.context("split_query"))?;
     if found.rows.len() > MOST {
         return Err(Error::new(ErrorKind::Limit, format!("split_query returns more than {MOST} rows"))
