@@ -93,7 +93,10 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
     };
-    let read = job.source.plan(&Reading { pass_through: pass_through.clone(), form, degree })?;
+    let mut read = job.source.plan(&Reading { pass_through: pass_through.clone(), form, degree })?;
+    if degree < job.options.degree && job.options.limit.is_none() {
+        read.notes.push(Note::new(format!("{} lanes were asked for: the target has room for {degree}", job.options.degree)));
+    }
     let (lanes, workers) = widths(job, &read, &write);
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());

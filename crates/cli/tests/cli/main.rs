@@ -16,6 +16,7 @@ mod postgres_exact;
 mod postgres_failures;
 mod postgres_files;
 mod postgres_snapshots;
+mod postgres_splits;
 mod postgres_tables;
 mod postgres_values;
 mod runner;

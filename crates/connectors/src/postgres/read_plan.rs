@@ -332,6 +332,7 @@ fn described(choice: &Choice, parts: &[Sized], lanes: usize) -> String {
         _ => format!("{kinds}{key} over {lanes} connections under one exported snapshot"),
     };
     match &choice.why {
+        Some(_) if parts.len() < 2 && choice.method != Method::None => format!("{what} (auto: it is small)"),
         Some(why) => format!("{what} (auto: {why})"),
         None => what,
     }

@@ -413,8 +413,8 @@ fn what_cannot_be_cut_is_said_clearly() {
     db.sql("create table t (\"Id\" int, other text, doc json); insert into t values (1, 'x', '{}'); create table k2 (a int, b int, primary key (a, b))");
     let uri = db.table("t");
     for (more, kind, words) in [
-        (vec![("method", "physloc")], ErrorKind::Unsupported, "SQL Server"),
-        (vec![("method", "ROWID")], ErrorKind::Unsupported, "Oracle"),
+        (vec![("method", "physloc")], ErrorKind::Config, "SQL Server"),
+        (vec![("method", "ROWID")], ErrorKind::Config, "Oracle"),
         (vec![("method", "sideways")], ErrorKind::Config, "datadriven"),
         (vec![("method", "range"), ("split_key", "id")], ErrorKind::NotFound, "split_key"),
         (vec![("split_key", "Idd")], ErrorKind::NotFound, "Idd"),

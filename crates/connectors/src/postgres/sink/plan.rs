@@ -9,6 +9,7 @@ use crate::postgres::config::TableName;
 use crate::postgres::ddl;
 use crate::postgres::discover;
 use crate::postgres::session::Session;
+use crate::postgres::slots;
 use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,7 @@ impl PostgresSink {
         let way = self.way(control, located.relation.as_ref(), &mut notes)?;
         let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
         let prepared = max_prepared(control)?;
+        let room = slots::room(control, &self.env.run_id)?.map(|room| room.sessions.max(1));
         let guarantee = if way == Way::Append && prepared < 2 { Guarantee::AtLeastOnce } else { Guarantee::AllOrNothing };
         notes.extend(self.notes(&mapping, incoming, binary, guarantee));
         let Located { relation, schema, name, display } = located;
@@ -67,7 +69,7 @@ impl PostgresSink {
             notes,
             guarantee,
             own_connections: true,
-            max_writers: (way == Way::Append && prepared >= 2).then_some(prepared),
+            max_writers: room.into_iter().chain((way == Way::Append && prepared >= 2).then_some(prepared)).min(),
             block_bytes: BLOCK,
             run_bytes: None,
         };

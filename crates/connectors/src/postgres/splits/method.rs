@@ -29,10 +29,10 @@ impl Method {
     /// From a word of [`WORDS`] in lower case.
     ///
     /// # Errors
-    /// `Unsupported`: a method of another engine.
+    /// `Config`: a method of another engine.
     pub fn parse(word: &str) -> Result<Self> {
         let elsewhere = |engine: &str, what: &str| {
-            Err(Error::new(ErrorKind::Unsupported, format!("--method {word} cuts by {what}: it needs {engine}, and this is PostgreSQL"))
+            Err(Error::new(ErrorKind::Config, format!("--method {word} cuts by {what}: it needs {engine}, and this is PostgreSQL"))
                 .hint("--method ctid is PostgreSQL's own way to cut by physical place, and what auto uses where it can"))
         };
         Ok(match word {
