@@ -119,7 +119,10 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     };
     let reading = Reading { pass_through: pass_through.clone(), form, degree };
     let shape = resume::shape(&reading, &schema, &transforms, &write);
-    let (read, went_on) = resume::read(job, &reading, left, &shape)?;
+    let (mut read, went_on) = resume::read(job, &reading, left, &shape)?;
+    if degree < job.options.degree && job.options.limit.is_none() {
+        read.notes.push(Note::new(format!("{} lanes were asked for: the target has room for {degree}", job.options.degree)));
+    }
     let (lanes, workers) = widths(job, &read, &write);
     job.sink.writers(workers, &mut write);
     let resume = resume::decide(job, &read, (lanes, workers), went_on)?;

@@ -83,7 +83,8 @@ pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Do
     drop(display);
     let mut outcome = outcome?;
     let lossy = plan.write.notes.iter().filter(|n| n.lossy);
-    let mut all: Vec<String> = earlier.into_iter().chain(notes.iter().chain(lossy).map(note_text)).collect();
+    let all = earlier.into_iter().chain(notes.iter().chain(&plan.read.notes).chain(lossy).map(note_text));
+    let mut all: Vec<String> = all.collect();
     all.append(&mut outcome.finished.notes);
     outcome.finished.notes = all;
     Ok(Done { from, to, plan, outcome })

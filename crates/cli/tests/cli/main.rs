@@ -19,6 +19,7 @@ mod postgres_files;
 mod postgres_keyed;
 mod postgres_resume;
 mod postgres_snapshots;
+mod postgres_splits;
 mod postgres_tables;
 mod postgres_values;
 mod runner;

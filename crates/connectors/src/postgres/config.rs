@@ -4,6 +4,7 @@
 
 use super::address::{Address, parse_address};
 use super::passfile;
+use super::splits;
 use haul_model::{Endpoint, Environment, Error, ErrorKind, Kind, Note, Result, Setting, Settings};
 use haul_pgwire::{Config, Host, RootCert, Secret, SslMode, TargetSession};
 use std::path::{Path, PathBuf};
@@ -54,11 +55,29 @@ pub const CONNECTION: &[Setting] = &all_tuning([
 ]);
 
 const READING: &[Setting] = &[
-    Setting::new("query", Kind::Text, "", "A SELECT to read instead of a table. Read in one lane."),
+    Setting::new("query", Kind::Text, "", "A SELECT to read instead of a table. Read in one lane, unless there is a split_key."),
     Setting::new("columns", Kind::List, "auto", "Only these columns, in this order."),
     Setting::new("where", Kind::Text, "", "SQL condition for the rows to read."),
     Setting::new("order_by", Kind::Text, "", "SQL sort order: name, other desc. Read in one lane."),
     Setting::new("limit", Kind::Int, "", "Read at most this many rows. Read in one lane."),
+    Setting::new(
+        "method",
+        Kind::Choice(splits::WORDS),
+        "auto",
+        "How the read is cut into splits: none, ctid (pages), range (or rangeid), ntile, hash (or random), values (or distinct, datadriven). physloc and rowid belong to other engines.",
+    ),
+    Setting::new(
+        "split_key",
+        Kind::List,
+        "",
+        "Column to cut by: one for range and ntile, one or more for hash and values. Names are exact.",
+    ),
+    Setting::new(
+        "split_query",
+        Kind::Text,
+        "",
+        "A SELECT with the values to cut by, one row for each split (method=values). Rows that match none of them get a split too.",
+    ),
     Setting::new(
         "cursor_column",
         Kind::Text,

@@ -130,12 +130,21 @@ pub struct Leaf {
     pub heap: bool,
     /// Size of the main fork.
     pub bytes: u64,
+    /// Size of the values that lie beside it, compressed perhaps.
+    pub toast: u64,
     /// Size of a page.
     pub block: u64,
     /// Rows, if the table was ever analysed.
     pub rows: Option<u64>,
     /// Whether this role can read it directly, with the same rows as through its parent.
     pub direct: bool,
+}
+
+impl Leaf {
+    /// Everything that a read of it fetches.
+    pub fn size(&self) -> u64 {
+        self.bytes + self.toast
+    }
 }
 
 /// The tables that hold the rows of a relation; none for views and foreign tables.
@@ -150,7 +159,8 @@ pub fn leaves(session: &mut Session, oid: u32) -> Result<Vec<Leaf>> {
          SELECT n.nspname, c.relname, c.relkind, COALESCE(am.amname, ''), \
            CASE WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(c.oid) END, pg_catalog.current_setting('block_size'), \
            c.reltuples::pg_catalog.float8::pg_catalog.numeric::pg_catalog.text, c.relpages, \
-           NOT c.relrowsecurity AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') \
+           NOT c.relrowsecurity AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'), \
+           pg_catalog.pg_relation_size(NULLIF(c.reltoastrelid, 0)) \
          FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam WHERE c.relkind IN ('r', 'm', 'f') ORDER BY c.oid = $1::pg_catalog.oid DESC, 1, 2"
     );
@@ -161,6 +171,7 @@ pub fn leaves(session: &mut Session, oid: u32) -> Result<Vec<Leaf>> {
             sql: format!("{}.{}", quote_ident(row.text(0)), quote_ident(row.text(1))),
             heap: kind != RelationKind::Foreign && access_method(row.text(3), kind) == "heap",
             bytes: row.parse(4).unwrap_or(0),
+            toast: row.parse(9).unwrap_or(0),
             block: row.parse(5).unwrap_or(8192),
             rows: known_rows(row.text(6), row.text(7)),
             direct: row.flag(8),

@@ -1,10 +1,13 @@
 //! The sessions of one read: all under the same snapshot, used again for split after split.
 
+use super::catalog::quote_literal;
 use super::config::Target;
-use super::session::Session;
+use super::pooler;
+use super::session::{self, Session};
 use haul_model::{Environment, Error, ErrorKind, Result};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// How every transaction of a read begins.
 pub(super) const READ_ONLY: &str = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -43,30 +46,57 @@ impl Lanes {
         Ok(Self { target, env, row_security, snapshots: Mutex::new(snapshots), idle: Mutex::new(vec![leader]), opened: AtomicU32::new(1) })
     }
 
-    /// A session under the snapshot: one that is free, else a new one.
+    /// A session under the snapshot for a split, named after it: one that is free, else a new one.
     ///
     /// # Errors
     /// Connection; the snapshot is gone.
-    pub fn take(&self) -> Result<Session> {
-        let known = self.snapshots().clone();
+    pub fn take(&self, split: u32) -> Result<Session> {
+        let lane = format!("split {split}");
         // The first reader of several gets a new session, so that from the start two of them hold the snapshot.
-        let alone = known.len() == 1 && self.opened.load(Ordering::Relaxed) == 1;
-        if let Some(session) = (!alone).then(|| self.free().pop()).flatten() {
-            return Ok(session);
+        let alone = self.snapshots().len() == 1 && self.opened.load(Ordering::Relaxed) == 1;
+        // Not in the condition of an `if`: the list would stay locked.
+        let idle = if alone { None } else { self.free().pop() };
+        let Some(mut session) = idle else { return self.open(&lane, self.target.config.connect_timeout) };
+        if self.target.application_name.is_none() {
+            session.run(&format!("SET LOCAL application_name = {}", quote_literal(&session::lane_name(&self.env, &lane))))?;
         }
+        Ok(session)
+    }
+
+    /// Opens lanes in advance until there are `wanted`, or a pooler has no more server connections. Returns how many there are.
+    ///
+    /// # Errors
+    /// Connection.
+    pub fn open_ahead(&self, wanted: usize) -> Result<usize> {
+        let there = self.free().len();
+        for lane in there..wanted {
+            match self.open("read", Some(pooler::PATIENCE)) {
+                Ok(session) => self.give(session),
+                Err(error) if pooler::is_full(&error) => return Ok(lane),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Opens a session that must answer within `limit`.
+    fn open(&self, lane: &str, limit: Option<Duration>) -> Result<Session> {
+        let known = self.snapshots().clone();
         if known.is_empty() {
             return Err(snapshot_gone());
         }
-        let lane = self.opened.fetch_add(1, Ordering::Relaxed);
-        let mut session = Session::open(&self.target, &self.env, &format!("read {lane}"))?;
+        let mut session = Session::open_within(&self.target, &self.env, lane, limit)?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        session.connection().set_idle_timeout(limit);
         for name in known {
-            let import = format!("SET TRANSACTION SNAPSHOT {}", super::catalog::quote_literal(&name));
+            let import = format!("SET TRANSACTION SNAPSHOT {}", quote_literal(&name));
             let settings = read_settings(self.row_security);
             match session.run(&format!("BEGIN {READ_ONLY}; {import}; {}; {settings}", session.exact_settings())) {
                 Ok(()) => {
                     let again = export(&mut session)?;
                     self.snapshots().extend(again);
                     session.run(HOLD_THE_SNAPSHOT)?;
+                    session.connection().set_idle_timeout(self.target.config.idle_timeout);
                     return Ok(session);
                 }
                 // Whoever exported it under this name is gone.

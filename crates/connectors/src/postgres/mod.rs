@@ -21,9 +21,12 @@ pub mod fuzz;
 mod lanes;
 mod numeric;
 mod passfile;
+mod pooler;
 mod portable;
+mod read_plan;
 pub mod session;
 pub mod sink;
+pub mod slots;
 pub mod source;
 mod splits;
 mod target;
@@ -40,6 +43,8 @@ mod codec_tests;
 mod file_tests;
 #[cfg(test)]
 mod source_tests;
+#[cfg(test)]
+mod split_tests;
 #[cfg(test)]
 mod testdb;
 #[cfg(test)]

@@ -21,11 +21,17 @@ impl Session {
     /// # Errors
     /// Everything that keeps it from being opened, or a server that is too old (before 10) or odd.
     pub fn open(target: &Target, env: &Environment, lane: &str) -> Result<Self> {
+        Self::open_within(target, env, lane, target.config.connect_timeout)
+    }
+
+    /// As [`Session::open`], but the first answer must come within `limit`: a pooler takes the log-in, and lets the first statement
+    /// wait for a server connection.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_within(target: &Target, env: &Environment, lane: &str, limit: Option<Duration>) -> Result<Self> {
         let mut config = target.config.clone();
-        config.application_name = target.application_name.clone().unwrap_or_else(|| match env.run_id.as_str() {
-            "" => format!("haul/{lane}"),
-            run => format!("haul/{run}/{lane}"),
-        });
+        config.application_name = target.application_name.clone().unwrap_or_else(|| lane_name(env, lane));
         let mut connection = Connection::connect(&config, env.stop.clone()).map_err(error)?;
         let host = connection.host().to_string();
         if connection.server_version() < 100_000 {
@@ -39,9 +45,26 @@ impl Session {
         if connection.parameter_status("integer_datetimes").is_some_and(|v| v != "on") {
             return Err(Error::new(ErrorKind::Unsupported, "the server stores times as floating point numbers").object(host));
         }
-        let own = connection.query("SELECT pg_catalog.pg_backend_pid()", &[]).map_err(error)?;
-        let pooled = own.first().and_then(|row| row.parse::<i32>(0)) != Some(connection.backend_pid());
-        Ok(Self { connection, statement_timeout: target.statement_timeout, pooled })
+        connection.set_idle_timeout(limit.or(config.idle_timeout));
+        let mut session = Self { connection, statement_timeout: target.statement_timeout, pooled: false };
+        let own = session.server_pid().map_err(|e| match e.kind() {
+            ErrorKind::Timeout => e.hint(
+                "the log-in was taken, but no statement is answered: a pooler whose server connections are all in use does that. \
+                 Lower --degree, raise its pool size, or connect to the server itself",
+            ),
+            _ => e,
+        })?;
+        session.pooled = own != Some(session.connection.backend_pid());
+        session.connection.set_idle_timeout(config.idle_timeout);
+        Ok(session)
+    }
+
+    /// The process that answers.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn server_pid(&mut self) -> Result<Option<i32>> {
+        Ok(self.row("SELECT pg_catalog.pg_backend_pid()", &[])?.and_then(|row| row.parse(0)))
     }
 
     /// The wire underneath, for COPY.
@@ -149,6 +172,14 @@ impl Session {
         let sql = "SELECT s.system_identifier::pg_catalog.text || '/' || d.oid::pg_catalog.text \
                    FROM pg_catalog.pg_control_system() s, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
         Ok(self.row(sql, &[])?.and_then(|row| row.get(0).map(str::to_string)))
+    }
+}
+
+/// The name in `pg_stat_activity` of the session for `lane`.
+pub fn lane_name(env: &Environment, lane: &str) -> String {
+    match env.run_id.as_str() {
+        "" => format!("haul/{lane}"),
+        run => format!("haul/{run}/{lane}"),
     }
 }
 

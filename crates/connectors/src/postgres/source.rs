@@ -1,7 +1,7 @@
 //! Reading a table, view or query by COPY, in lanes that share one snapshot.
 //!
 //! Life: [`PostgresSource::open`] locks the table (ACCESS SHARE) and then takes the snapshot, in one REPEATABLE READ transaction in
-//! which everything is discovered; `plan` cuts the table into ranges of pages and exports the snapshot; every lane imports
+//! which everything is discovered; `plan` cuts the read into splits (`read_plan.rs`) and exports the snapshot; every lane imports
 //! it. So all lanes see the rows of one instant, whatever is written meanwhile, and nobody can change the table's shape.
 //! Rows come as they are stored, unless an order was asked for.
 
@@ -10,9 +10,11 @@ use super::config::{self, TableName, Target};
 use super::decode::CopyDecoder;
 use super::discover::{self, Leaf};
 use super::lanes::{BACK_TO_THE_SNAPSHOT, Lanes, READ_ONLY, read_settings};
+use super::pooler;
 use super::portable::{Portable, portable};
+use super::read_plan::Cutting;
 use super::session::{self, Session};
-use super::splits::{self, Part, Sized};
+use super::splits::{Part, Sized};
 use super::types::{ColumnPlan, column_plan};
 use super::unchanged::Proof;
 use super::watch::{Side, Waits};
@@ -30,7 +32,8 @@ const CHUNK: usize = 256 << 10;
 /// What is read.
 pub(super) enum What {
     Relation(Box<Relation>),
-    Query(String),
+    /// With all its columns.
+    Query(String, Vec<PgColumn>),
 }
 
 /// What is read, all its columns, and the tables that hold its rows.
@@ -54,8 +57,9 @@ pub struct PostgresSource {
     columns: Vec<PgColumn>,
     pub(super) leaves: Vec<Leaf>,
     pub(super) reads: Reads,
+    pub(super) cutting: Cutting,
     pub(super) identity: Option<String>,
-    version: u32,
+    pub(super) version: u32,
     notes: Vec<Note>,
     /// The session that holds lock and snapshot, until `plan` makes it the first lane.
     pub(super) leader: Option<Session>,
@@ -72,7 +76,7 @@ impl PostgresSource {
     /// Config, connection, rights (row-level security that hides rows included), missing objects.
     pub fn open(endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Self> {
         let target = config::target(endpoint, settings, env)?;
-        let reads = Reads::from(settings)?;
+        let (reads, cutting) = (Reads::from(settings)?, Cutting::from(settings)?);
         let query = settings.text("query").map(|q| q.trim().trim_end_matches(';').trim_end().to_string());
         let mut session = match (&target.table, &query) {
             (None, None) => {
@@ -83,23 +87,22 @@ impl PostgresSource {
             _ => Session::open(&target, env, "read")?,
         };
         let mut notes = target.notes.clone();
+        notes.extend(pooler::remark(&mut session, &target, env)?);
         let (what, found, leaves) = match (&target.table, query) {
             (Some(name), _) => Self::discover_table(&mut session, name, &reads, &mut notes)?,
             (None, query) => Self::discover_query(&mut session, query.unwrap_or_default(), &reads)?,
         };
         let columns = chosen(found, settings)?;
         large_objects(&mut session, &columns, &mut notes)?;
-        if session.is_pooled() {
-            notes
-                .push(Note::new("a connection pooler stands in between: session and transaction pooling work, statement pooling does not"));
-        }
         let (identity, version, env) = (session.database_identity()?, session.version(), env.clone());
         let (leader, lanes, reading, proof) = (None, None, None, None);
-        let mut source = Self { target, env, what, columns, leaves, reads, identity, version, notes, leader, lanes, reading, proof };
+        let mut source =
+            Self { target, env, what, columns, leaves, reads, cutting, identity, version, notes, leader, lanes, reading, proof };
         source.resolve_order(settings)?;
+        source.cutting.check(source.all_columns())?;
         // Runs nothing, and yet checks rights, conditions and policies as the real reads will.
         let plain = source.plain_list();
-        session.query(&format!("{} LIMIT 0", source.select(&plain, &Part::All, false)), &[]).map_err(|e| source.explain(e))?;
+        session.query(&format!("{} LIMIT 0", source.select(&plain, None, &Part::All, false)), &[]).map_err(|e| source.explain(e))?;
         source.leader = Some(session);
         Ok(source)
     }
@@ -121,7 +124,7 @@ impl PostgresSource {
         begin(session, reads)?;
         let columns = discover::query_columns(session, &query).map_err(|e| e.context("the query"))?;
         check_query_columns(&columns)?;
-        Ok((What::Query(query), columns, Vec::new()))
+        Ok((What::Query(query, columns.clone()), columns, Vec::new()))
     }
 
     /// The columns that are read, in order.
@@ -133,7 +136,35 @@ impl PostgresSource {
         self.columns.iter().map(|column| column_plan(form, self.reads.on_lossy, column)).collect()
     }
 
-    fn plain_list(&self) -> String {
+    /// All columns of what is read, also those that are left out.
+    pub(super) fn all_columns(&self) -> &[PgColumn] {
+        match &self.what {
+            What::Relation(relation) => &relation.columns,
+            What::Query(_, columns) => columns,
+        }
+    }
+
+    pub(super) fn condition(&self) -> Option<&str> {
+        self.reads.condition.as_deref()
+    }
+
+    pub(super) fn is_ordered(&self) -> bool {
+        self.reads.order_by.is_some()
+    }
+
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.reads.limit
+    }
+
+    /// The name for messages.
+    pub(super) fn relation_name(&self) -> String {
+        match &self.what {
+            What::Relation(relation) => relation.display(),
+            What::Query(..) => "query".into(),
+        }
+    }
+
+    pub(super) fn plain_list(&self) -> String {
         self.columns.iter().map(|c| quote_ident(&c.name)).collect::<Vec<_>>().join(", ")
     }
 
@@ -143,26 +174,26 @@ impl PostgresSource {
         if self.reads.order_by.is_some() {
             return Err(Error::new(ErrorKind::Config, "both order_by and cursor_column are given").hint("give one of them"));
         }
-        let all = match &self.what {
-            What::Relation(relation) => &relation.columns,
-            What::Query(_) => &self.columns,
-        };
-        find_column(all, cursor)?;
+        find_column(self.all_columns(), cursor)?;
         self.reads.order_by = Some(quote_ident(cursor));
         Ok(())
     }
 
-    /// `SELECT list FROM ... WHERE ... ORDER BY ...` for a part, without its limit unless `limited`.
-    pub(super) fn select(&self, list: &str, part: &Part, limited: bool) -> String {
-        let from = match (part, &self.what) {
+    /// What a part is read from.
+    pub(super) fn from(&self, part: &Part) -> String {
+        match (part, &self.what) {
             (Part::Table(sql) | Part::Pages(sql, ..), _) => format!("ONLY {sql}"),
-            (Part::All, What::Relation(relation)) => relation.sql(),
+            (_, What::Relation(relation)) => relation.sql(),
             // Line breaks, so that a comment at the end of the user's text ends there.
-            (Part::All, What::Query(query)) => format!("(\n{query}\n) AS query"),
-        };
+            (_, What::Query(query, _)) => format!("(\n{query}\n) AS query"),
+        }
+    }
+
+    /// `SELECT list FROM ... WHERE ... ORDER BY ...` for a part and its condition, without its limit unless `limited`.
+    pub(super) fn select(&self, list: &str, condition: Option<String>, part: &Part, limited: bool) -> String {
         let own = self.reads.condition.as_ref().map(|condition| format!("(\n{condition}\n)"));
-        let conditions: Vec<String> = part.condition().into_iter().chain(own).collect();
-        let mut sql = format!("SELECT {list} FROM {from}");
+        let conditions: Vec<String> = condition.into_iter().chain(own).collect();
+        let mut sql = format!("SELECT {list} FROM {}", self.from(part));
         if !conditions.is_empty() {
             sql.push_str(&format!(" WHERE {}", conditions.join(" AND ")));
         }
@@ -182,7 +213,8 @@ impl PostgresSource {
             Some(_) => (self.plain_list(), "binary"),
             None => (self.plans(reading.form)?.iter().map(|plan| plan.select.clone()).collect::<Vec<_>>().join(", "), "binary"),
         };
-        Ok(format!("COPY ({}) TO STDOUT (FORMAT {format})", self.select(&list, part, true)))
+        let condition = part.condition(self.all_columns())?;
+        Ok(format!("COPY ({}) TO STDOUT (FORMAT {format})", self.select(&list, condition, part, true)))
     }
 
     /// Adds to the server's complaint which setting it is about.
@@ -196,75 +228,17 @@ impl PostgresSource {
             _ => error,
         }
     }
-
-    /// Why it must be read in one piece, if it must.
-    fn one_piece(&self) -> Option<String> {
-        let reads = &self.reads;
-        let relation = match &self.what {
-            What::Query(_) => return Some("a query is read in one lane".into()),
-            What::Relation(relation) => relation,
-        };
-        if reads.order_by.is_some() {
-            return Some("rows in an order are read in one lane".into());
-        }
-        if reads.limit.is_some() {
-            return Some("a limited number of rows is read in one lane".into());
-        }
-        if matches!(relation.kind, RelationKind::View | RelationKind::Foreign) {
-            return Some(format!("a {} has no pages of its own: it is read in one lane", relation.kind.word()));
-        }
-        if relation.row_security {
-            return Some("under row-level security a table is read in one lane".into());
-        }
-        if let Some(leaf) = self.leaves.iter().find(|leaf| !leaf.direct) {
-            return Some(format!(
-                "{} cannot be read directly by this role: everything is read through {} in one lane",
-                leaf.sql,
-                relation.display()
-            ));
-        }
-        match &self.leaves[..] {
-            [] => Some("there is no table with rows: it is read in one lane".into()),
-            [leaf] if !leaf.heap => Some(format!("access method {} has no ctid ranges: it is read in one lane", relation.access_method)),
-            [_] if self.version < 140_000 => Some("ctid ranges need PostgreSQL 14: it is read in one lane".into()),
-            _ => None,
-        }
-    }
-
-    /// Parts and lanes for the degree that was asked for.
-    fn parts(&self, degree: usize) -> (Vec<Sized>, usize, Option<String>) {
-        let bytes: u64 = self.leaves.iter().map(|leaf| leaf.bytes).sum();
-        let lanes = match degree {
-            0 => self.env.cores.max(1).min(usize::try_from(bytes / splits::WORTH_A_LANE).unwrap_or(usize::MAX).max(1)),
-            degree => degree,
-        };
-        let whole = || vec![Sized { part: Part::All, bytes }];
-        if lanes == 1 {
-            return (whole(), 1, None);
-        }
-        if let Some(reason) = self.one_piece() {
-            return (whole(), 1, Some(reason));
-        }
-        let parts = splits::cut(&self.leaves, lanes, self.version >= 140_000);
-        match parts.len() {
-            0 | 1 => (whole(), 1, None),
-            n => (parts, lanes.min(n), None),
-        }
-    }
 }
 
 impl Source for PostgresSource {
     fn name(&self) -> String {
-        match &self.what {
-            What::Relation(relation) => relation.display(),
-            What::Query(_) => "query".into(),
-        }
+        self.relation_name()
     }
 
     fn estimate(&self) -> Estimate {
         let known = self.reads.condition.is_none() && !self.leaves.is_empty();
         let rows = self.leaves.iter().map(|leaf| leaf.rows).sum::<Option<u64>>().filter(|_| known);
-        let bytes = Some(self.leaves.iter().map(|leaf| leaf.bytes).sum()).filter(|_| known && self.reads.limit.is_none());
+        let bytes = Some(self.leaves.iter().map(Leaf::size).sum()).filter(|_| known && self.reads.limit.is_none());
         match (rows, self.reads.limit) {
             (Some(rows), Some(limit)) => Estimate { rows: Some(rows.min(limit)), bytes },
             (rows, _) => Estimate { rows, bytes },
@@ -292,28 +266,30 @@ impl Source for PostgresSource {
 
     fn plan(&mut self, reading: &Reading) -> Result<ReadPlan> {
         let Some(mut leader) = self.leader.take() else { return Err(Error::internal("a PostgreSQL source was planned twice")) };
-        let (parts, lanes, reason) = self.parts(reading.degree);
+        let mut cut = self.cut(&mut leader, reading.degree)?;
         self.reading = Some(reading.clone());
-        if parts.len() > 1 {
+        if cut.parts.len() > 1 {
             self.proof = self.take_proof(&mut leader)?;
         }
-        let parallel = lanes > 1;
-        self.lanes = Some(Arc::new(Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, parallel)?));
-        let tables = parts.iter().filter(|p| matches!(p.part, Part::Table(_))).count();
-        let ranges = parts.len() - tables;
-        let method = match (parallel, tables) {
-            (false, _) => "one COPY under one snapshot".to_string(),
-            (true, 0) => format!("{ranges} ctid ranges over {lanes} connections under one exported snapshot"),
-            (true, _) => format!("{tables} tables and {ranges} ctid ranges over {lanes} connections under one exported snapshot"),
-        };
-        let mut notes: Vec<Note> = reason.map(Note::new).into_iter().collect();
+        let (pooled, parallel) = (leader.is_pooled(), cut.lanes > 1);
+        let lanes = Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, parallel)?;
+        if pooled && parallel {
+            let there = lanes.open_ahead(cut.lanes)?;
+            if there < cut.lanes {
+                cut.notes.push(Note::new(format!("{} connections were wanted: the pooler has {there} for this read", cut.lanes)));
+            }
+            cut.lanes = there;
+        }
+        self.lanes = Some(Arc::new(lanes));
+        let mut notes = cut.notes;
         if self.reads.limit.is_some() && self.reads.order_by.is_none() {
             notes.push(Note::new("a limit without order_by: which rows come is the server's choice"));
         }
         // The catalog's row counts are estimates: they are told by `estimate`, not as what a split will hold.
         let split =
             |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
-        Ok(ReadPlan { splits: parts.into_iter().enumerate().map(split).collect(), method, lanes, network: true, notes })
+        let splits = cut.parts.into_iter().enumerate().map(split).collect();
+        Ok(ReadPlan { splits, method: cut.method, lanes: cut.lanes, network: true, notes })
     }
 
     fn fingerprint(&self) -> Option<String> {
@@ -341,7 +317,7 @@ impl Source for PostgresSource {
             .hint("start the job again"));
         }
         let statement = self.copy_statement(&Part::parse(&split.what)?, reading)?;
-        let session = lanes.take()?;
+        let session = lanes.take(split.id)?;
         let reader = CopyReader::start(session, &statement, lanes.clone(), split.id, self).map_err(|e| self.explain(e))?;
         Ok(Box::new(reader))
     }
@@ -449,7 +425,7 @@ fn chosen(all: Vec<PgColumn>, settings: &Settings) -> Result<Vec<PgColumn>> {
     names.iter().map(|name| find_column(&all, name).cloned()).collect()
 }
 
-fn find_column<'a>(columns: &'a [PgColumn], name: &str) -> Result<&'a PgColumn> {
+pub(super) fn find_column<'a>(columns: &'a [PgColumn], name: &str) -> Result<&'a PgColumn> {
     columns.iter().find(|column| column.name == name).ok_or_else(|| {
         let error = Error::new(ErrorKind::NotFound, format!("there is no column {name:?}"));
         let same = columns.iter().find(|column| column.name.to_lowercase() == name.to_lowercase());

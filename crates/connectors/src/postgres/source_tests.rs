@@ -12,7 +12,7 @@ use haul_testkit::pg::Scratch;
 use haul_testkit::services;
 use std::sync::Arc;
 
-fn open_in(uri: &str, more: &[(&str, &str)], env: &Environment) -> Result<PostgresSource> {
+pub(super) fn open_in(uri: &str, more: &[(&str, &str)], env: &Environment) -> Result<PostgresSource> {
     let endpoint = Endpoint::parse(uri)?;
     config::check_shape(&endpoint)?;
     let pairs = endpoint.query.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain(more.iter().copied());
@@ -20,23 +20,23 @@ fn open_in(uri: &str, more: &[(&str, &str)], env: &Environment) -> Result<Postgr
     PostgresSource::open(&endpoint, &settings, env)
 }
 
-fn environment() -> Environment {
+pub(super) fn environment() -> Environment {
     Environment { cores: 2, run_id: "test".into(), ..Environment::default() }
 }
 
-fn open(uri: &str, more: &[(&str, &str)]) -> Result<PostgresSource> {
+pub(super) fn open(uri: &str, more: &[(&str, &str)]) -> Result<PostgresSource> {
     open_in(uri, more, &environment())
 }
 
-fn failure(uri: &str, more: &[(&str, &str)]) -> Error {
+pub(super) fn failure(uri: &str, more: &[(&str, &str)]) -> Error {
     open(uri, more).err().expect("the source opens and should not")
 }
 
-fn plan(source: &mut PostgresSource, degree: usize) -> ReadPlan {
+pub(super) fn plan(source: &mut PostgresSource, degree: usize) -> ReadPlan {
     source.plan(&Reading { pass_through: None, form: Form::Typed, degree }).unwrap()
 }
 
-fn read_split(source: &PostgresSource, split: &Split) -> Result<Vec<RecordBatch>> {
+pub(super) fn read_split(source: &PostgresSource, split: &Split) -> Result<Vec<RecordBatch>> {
     let mut decoder = source.decoder(Form::Typed)?;
     let mut reader = source.open(split, &Position::start())?;
     let mut out = Vec::new();
@@ -51,7 +51,7 @@ fn read_split(source: &PostgresSource, split: &Split) -> Result<Vec<RecordBatch>
 }
 
 /// Reads everything, one thread for each lane.
-fn read_all(uri: &str, more: &[(&str, &str)], degree: usize) -> (Vec<RecordBatch>, ReadPlan) {
+pub(super) fn read_all(uri: &str, more: &[(&str, &str)], degree: usize) -> (Vec<RecordBatch>, ReadPlan) {
     let mut source = open(uri, more).unwrap();
     let plan = plan(&mut source, degree);
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -70,11 +70,11 @@ fn read_all(uri: &str, more: &[(&str, &str)], degree: usize) -> (Vec<RecordBatch
     (out.into_inner().unwrap(), plan)
 }
 
-fn count(batches: &[RecordBatch]) -> usize {
+pub(super) fn count(batches: &[RecordBatch]) -> usize {
     batches.iter().map(RecordBatch::num_rows).sum()
 }
 
-fn ints(batches: &[RecordBatch], column: usize) -> Vec<i64> {
+pub(super) fn ints(batches: &[RecordBatch], column: usize) -> Vec<i64> {
     let mut out = Vec::new();
     for batch in batches {
         let column = batch.column(column);

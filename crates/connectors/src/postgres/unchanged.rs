@@ -178,7 +178,7 @@ pub(super) fn verdict(
     session: &mut Session,
     earlier: &Earlier,
     now: &Proof,
-    select: impl Fn(&str, &Part) -> String,
+    select: impl Fn(&str, &Part) -> Result<String>,
 ) -> Result<Result<bool, String>> {
     let Some(then) = Proof::parse(&earlier.fingerprint) else {
         return Ok(Err("the first try was made by another version".into()));
@@ -212,10 +212,10 @@ fn first_change(
     session: &mut Session,
     list: &str,
     parts: &[(&haul_model::SplitDone, Part)],
-    select: impl Fn(&str, &Part) -> String,
+    select: impl Fn(&str, &Part) -> Result<String>,
 ) -> Result<Option<String>> {
     for (done, part) in parts {
-        let row = session.row(&select(list, part), &[])?.ok_or_else(|| Error::internal("a count without a row"))?;
+        let row = session.row(&select(list, part)?, &[])?.ok_or_else(|| Error::internal("a count without a row"))?;
         let (Some(count), Some(unseen)) = (row.parse::<u64>(0), row.parse::<u64>(1)) else {
             return Err(Error::internal("counts that are no numbers"));
         };
@@ -246,7 +246,7 @@ impl PostgresSource {
         let Some(now) = self.take_proof(&mut leader)? else {
             return Ok(Reuse::No("the source is no table of its own any more".into()));
         };
-        let select = |list: &str, part: &Part| self.select(list, part, false);
+        let select = |list: &str, part: &Part| Ok(self.select(list, part.condition(self.all_columns())?, part, false));
         let proven = match verdict(&mut leader, earlier, &now, select)? {
             Ok(proven) => proven,
             Err(why) => return Ok(Reuse::No(why)),

@@ -11,6 +11,7 @@ use crate::postgres::config::TableName;
 use crate::postgres::ddl;
 use crate::postgres::discover;
 use crate::postgres::session::Session;
+use crate::postgres::slots;
 use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -54,6 +55,7 @@ impl PostgresSink {
         };
         let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
         let prepared = max_prepared(control)?;
+        let room = slots::room(control, &self.env.run_id)?.map(|room| room.sessions.max(1));
         notes.extend(self.notes(&mapping, incoming, binary));
         let Located { relation, schema, name, display } = located;
         let staging = match &merging {
@@ -82,6 +84,10 @@ impl PostgresSink {
             Some(merging) => (merging.described(), merging.shown()),
             None => (described(way, &copied), shown_ddl(way, create.as_deref(), &copied, &schema, &name)),
         };
+        let most = match &merging {
+            Some(merging) => merging.staging.temporary.then_some(1),
+            None => (way == Way::Append && prepared >= 2).then_some(prepared),
+        };
         let plan = WritePlan {
             method: format!("COPY {} {described}", format.to_uppercase()),
             ddl,
@@ -90,10 +96,7 @@ impl PostgresSink {
             guarantee: Guarantee::AllOrNothing,
             own_connections: true,
             whole_splits: merging.is_some(),
-            max_writers: match &merging {
-                Some(merging) => merging.staging.temporary.then_some(1),
-                None => (way == Way::Append && prepared >= 2).then_some(prepared),
-            },
+            max_writers: room.into_iter().chain(most).min(),
             block_bytes: BLOCK,
             run_bytes: None,
         };
