@@ -449,7 +449,7 @@ impl<'a> Chunk<'a> {
 
     /// Pass-through bytes are a block of their own.
     fn pass(&mut self, raw: Raw) -> Result<()> {
-        let records = raw.records.ok_or_else(|| Error::internal("a pass-through chunk without a record count"))?;
+        let Some(records) = raw.records else { return self.pass_uncounted(raw) };
         self.read += records;
         let block = Block { body: BlockBody::Shared(raw.bytes), rows: records };
         if self.unordered() || self.shared.exclusive {
@@ -459,6 +459,17 @@ impl<'a> Chunk<'a> {
             Some(earlier) => self.write(earlier, false),
             None => Ok(()),
         }
+    }
+
+    /// A chunk whose rows nobody has counted yet: the writer does, and says so in the block.
+    fn pass_uncounted(&mut self, raw: Raw) -> Result<()> {
+        let mut block = Block { body: BlockBody::Shared(raw.bytes), rows: 0 };
+        if let Some((_, error)) = self.send(&mut block, false)?.into_iter().next() {
+            return Err(error);
+        }
+        self.read += block.rows;
+        self.account(&block, block.rows);
+        Ok(())
     }
 
     /// The chunk is decoded: let its block go when it should, pass the turn, account for it.

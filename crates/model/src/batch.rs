@@ -27,7 +27,7 @@ pub enum Payload {
 pub struct Raw {
     /// The records, back to back, terminators and frame headers included.
     pub bytes: Bytes,
-    /// Number of records, where the framer knows it.
+    /// Number of records, where the framer knows it. Under pass-through without it, the writer counts them into its block.
     pub records: Option<u64>,
     /// Physical line of the first byte, from 1 (0 where lines mean nothing).
     pub first_line: u64,

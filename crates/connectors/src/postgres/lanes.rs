@@ -6,7 +6,7 @@ use super::pooler;
 use super::session::{self, Session};
 use haul_model::{Environment, Error, ErrorKind, Result};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How every transaction of a read begins.
@@ -26,7 +26,8 @@ pub(super) struct Lanes {
     /// The names under which it was exported; empty: it is not shared.
     snapshots: Mutex<Vec<String>>,
     idle: Mutex<Vec<Session>>,
-    opened: AtomicU32,
+    /// Whether a second session was asked for.
+    second: AtomicBool,
 }
 
 impl Lanes {
@@ -43,7 +44,14 @@ impl Lanes {
             })?);
         }
         leader.run(HOLD_THE_SNAPSHOT)?;
-        Ok(Self { target, env, row_security, snapshots: Mutex::new(snapshots), idle: Mutex::new(vec![leader]), opened: AtomicU32::new(1) })
+        Ok(Self {
+            target,
+            env,
+            row_security,
+            snapshots: Mutex::new(snapshots),
+            idle: Mutex::new(vec![leader]),
+            second: AtomicBool::new(false),
+        })
     }
 
     /// A session under the snapshot for a split, named after it: one that is free, else a new one.
@@ -53,7 +61,7 @@ impl Lanes {
     pub fn take(&self, split: u32) -> Result<Session> {
         let lane = format!("split {split}");
         // The first reader of several gets a new session, so that from the start two of them hold the snapshot.
-        let alone = self.snapshots().len() == 1 && self.opened.load(Ordering::Relaxed) == 1;
+        let alone = self.snapshots().len() == 1 && !self.second.swap(true, Ordering::Relaxed);
         // Not in the condition of an `if`: the list would stay locked.
         let idle = if alone { None } else { self.free().pop() };
         let Some(mut session) = idle else { return self.open(&lane, self.target.config.connect_timeout) };
@@ -86,7 +94,7 @@ impl Lanes {
             return Err(snapshot_gone());
         }
         let mut session = Session::open_within(&self.target, &self.env, lane, limit)?;
-        self.opened.fetch_add(1, Ordering::Relaxed);
+        self.second.store(true, Ordering::Relaxed);
         session.connection().set_idle_timeout(limit);
         for name in known {
             let import = format!("SET TRANSACTION SNAPSHOT {}", quote_literal(&name));

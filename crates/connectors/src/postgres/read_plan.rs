@@ -67,6 +67,11 @@ impl Cutting {
         Ok(Self { method, keys, query })
     }
 
+    /// Whether the user wants it cut in some way.
+    pub fn is_asked_for(&self) -> bool {
+        self.method != Method::Auto || !self.keys.is_empty() || self.query.is_some()
+    }
+
     /// Checks the names of the keys.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use super::portable::{Portable, portable};
 use super::read_plan::Cutting;
 use super::session::{self, Session};
 use super::splits::{Part, Sized};
+use super::statement::{self, StatementReader};
 use super::types::{ColumnPlan, column_plan};
 use super::unchanged::Proof;
 use super::watch::{Side, Waits};
@@ -67,6 +68,8 @@ pub struct PostgresSource {
     pub(super) reading: Option<Reading>,
     /// What this read can be recognised by later, if it can.
     pub(super) proof: Option<Proof>,
+    /// The encoding under which the server itself may move the rows, if it may.
+    statement: Option<Encoding>,
 }
 
 impl PostgresSource {
@@ -96,8 +99,11 @@ impl PostgresSource {
         large_objects(&mut session, &columns, &mut notes)?;
         let (identity, version, env) = (session.database_identity()?, session.version(), env.clone());
         let (leader, lanes, reading, proof) = (None, None, None, None);
+        let hidden = matches!(&what, What::Relation(relation) if relation.row_security);
+        let statement =
+            if hidden || cutting.is_asked_for() { None } else { statement::encoding(&mut session, &target, identity.as_deref())? };
         let mut source =
-            Self { target, env, what, columns, leaves, reads, cutting, identity, version, notes, leader, lanes, reading, proof };
+            Self { target, env, what, columns, leaves, reads, cutting, identity, version, notes, leader, lanes, reading, proof, statement };
         source.resolve_order(settings)?;
         source.cutting.check(source.all_columns())?;
         // Runs nothing, and yet checks rights, conditions and policies as the real reads will.
@@ -248,11 +254,12 @@ impl Source for PostgresSource {
     fn encodings(&self) -> Vec<Encoding> {
         let text = Encoding { format: "pgcopy-text", detail: String::new() };
         let binary = |detail: &str| Encoding { format: "pgcopy-binary", detail: detail.to_string() };
-        match (self.columns.iter().map(portable).max().unwrap_or(Portable::Anywhere), &self.identity) {
+        let copies = match (self.columns.iter().map(portable).max().unwrap_or(Portable::Anywhere), &self.identity) {
             (Portable::Anywhere, _) => vec![binary(""), text],
             (Portable::SameDatabase, Some(identity)) => vec![binary(identity), text],
             _ => vec![text],
-        }
+        };
+        self.statement.iter().cloned().chain(copies).collect()
     }
 
     fn schema(&self, form: Form) -> Result<SchemaRef> {
@@ -266,8 +273,15 @@ impl Source for PostgresSource {
 
     fn plan(&mut self, reading: &Reading) -> Result<ReadPlan> {
         let Some(mut leader) = self.leader.take() else { return Err(Error::internal("a PostgreSQL source was planned twice")) };
-        let mut cut = self.cut(&mut leader, reading.degree)?;
         self.reading = Some(reading.clone());
+        if reading.pass_through.as_ref().is_some_and(|encoding| encoding.format == statement::FORMAT) {
+            // It holds the table's shape as it was looked at.
+            self.leader = Some(leader);
+            let splits = vec![Split { id: 0, what: statement::SPLIT.into(), rows: None, bytes: self.estimate().bytes }];
+            let method = "by the target's own server (pushdown): it is the same database".to_string();
+            return Ok(ReadPlan { splits, method, lanes: 1, network: true, notes: Vec::new() });
+        }
+        let mut cut = self.cut(&mut leader, reading.degree)?;
         if cut.parts.len() > 1 {
             self.proof = self.take_proof(&mut leader)?;
         }
@@ -305,6 +319,9 @@ impl Source for PostgresSource {
     }
 
     fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>> {
+        if split.what == statement::SPLIT {
+            return Ok(Box::new(StatementReader::new(self.select(&self.plain_list(), None, &Part::All, true), split.id)));
+        }
         let (Some(lanes), Some(reading)) = (&self.lanes, &self.reading) else {
             return Err(Error::internal("a PostgreSQL source was opened before it was planned"));
         };

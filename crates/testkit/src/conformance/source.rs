@@ -185,21 +185,21 @@ fn abandoned(make: &dyn Fn() -> Result<Box<dyn Source>>, case: &ReadCase) {
     make().unwrap().schema(case.form).unwrap();
 }
 
-/// Every encoding on offer can be had, with records counted.
+/// Every encoding on offer can be had, with records counted, unless the other side counts them.
 fn pass_through(make: &dyn Fn() -> Result<Box<dyn Source>>, case: &ReadCase, expected: u64) {
     for encoding in make().unwrap().encodings() {
         let mut source = make().unwrap();
         let reading = Reading { pass_through: Some(encoding.clone()), form: case.form, degree: 0 };
-        let mut records = 0;
+        let mut records = Some(0);
         for split in source.plan(&reading).unwrap().splits {
             let (mut reader, mut at) = (source.open(&split, &Position::start()).unwrap(), Position::start());
             while let Some(batch) = next(reader.as_mut()) {
                 at = chain(&batch, &split, at);
                 let Payload::Raw(raw) = batch.payload else { panic!("{encoding:?} was asked for and columns came") };
-                records += raw.records.unwrap_or_else(|| panic!("{encoding:?}: a chunk without a record count"));
+                records = records.zip(raw.records).map(|(all, these)| all + these);
             }
         }
         source.finish().unwrap();
-        assert_eq!(records, expected, "{encoding:?}: records of all chunks");
+        assert!(records.is_none_or(|records| records == expected), "{encoding:?}: {records:?} records of all chunks, not {expected}");
     }
 }

@@ -27,6 +27,7 @@ use super::catalog::{PgColumn, Relation};
 use super::config;
 use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
+use super::statement;
 use super::text::TextEncoder;
 use super::watch::{Side, Waits};
 use arrow_schema::SchemaRef;
@@ -48,6 +49,8 @@ const BLOCK: usize = 256 << 10;
 
 /// A table to write to.
 pub struct PostgresSink {
+    /// The encoding under which the server itself may move the rows, if it may.
+    statement: Option<Encoding>,
     target: config::Target,
     env: Environment,
     options: Options,
@@ -96,7 +99,9 @@ impl Planned {
 /// What all lanes know.
 #[derive(Clone)]
 struct Shared {
+    /// The COPY; under [`statement`] the INSERT that a SELECT is put behind.
     copy_sql: String,
+    statement: bool,
     binary: bool,
     reject: bool,
     /// The table, for messages.
@@ -176,7 +181,14 @@ impl PostgresSink {
             Some(name) => plan::look_up(&mut control, name)?.ok(),
             None => None,
         };
+        // Unlike COPY, INSERT follows the rules of a table.
+        let ruled = match &found {
+            Some(relation) => plan::has_rules(&mut control, relation.oid)?,
+            None => false,
+        };
+        let statement = if ruled { None } else { statement::encoding(&mut control, &target, identity.as_deref())? };
         Ok(Self {
+            statement,
             target,
             env: env.clone(),
             options,
@@ -234,6 +246,22 @@ impl PostgresSink {
     }
 }
 
+impl PostgresSink {
+    fn has_the_same_types(&self, schema: &SchemaRef) -> bool {
+        let Some(relation) = &self.found else { return self.options.create && self.makes_the_same_types(schema) };
+        mapping::map(&relation.display(), schema, &relation.columns, self.options.map_by(), OnLossy::Error)
+            .is_ok_and(|m| m.is_identity(schema))
+    }
+
+    /// Whether the server may move the rows itself: nothing was asked for that needs them to come by here.
+    fn takes_statement(&self, encoding: &Encoding, schema: &SchemaRef) -> bool {
+        let options = &self.options;
+        let plain = options.pushdown && options.format == Format::Auto && !options.reject && !options.commit_splits;
+        let keyed = matches!(options.mode, Some(settings::Mode::Keyed(_)));
+        plain && !keyed && self.statement.as_ref() == Some(encoding) && self.has_the_same_types(schema)
+    }
+}
+
 impl Sink for PostgresSink {
     fn name(&self) -> String {
         match (&self.planned, &self.target.table) {
@@ -254,6 +282,7 @@ impl Sink for PostgresSink {
 
     fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool {
         let format_fits = match encoding.format {
+            statement::FORMAT => return self.takes_statement(encoding, schema),
             "pgcopy-binary" => self.options.format != Format::Text,
             "pgcopy-text" => self.options.format != Format::Binary,
             _ => return false,
@@ -263,9 +292,7 @@ impl Sink for PostgresSink {
         if !format_fits || !portable || self.options.reject {
             return false;
         }
-        let Some(relation) = &self.found else { return self.options.create && self.makes_the_same_types(schema) };
-        mapping::map(&relation.display(), schema, &relation.columns, self.options.map_by(), OnLossy::Error)
-            .is_ok_and(|m| m.is_identity(schema))
+        self.has_the_same_types(schema)
     }
 
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {

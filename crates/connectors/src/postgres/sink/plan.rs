@@ -6,12 +6,13 @@ use super::settings::{Format, KeyedMode, Mode};
 use super::staging::Staging;
 use super::way::{self, Way, qualified};
 use super::{BLOCK, Planned, PostgresSink, Shared};
-use crate::postgres::catalog::{Relation, RelationKind, quote_ident};
+use crate::postgres::catalog::{Identity, Relation, RelationKind, quote_ident};
 use crate::postgres::config::TableName;
 use crate::postgres::ddl;
 use crate::postgres::discover;
 use crate::postgres::session::Session;
 use crate::postgres::slots;
+use crate::postgres::statement;
 use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -27,6 +28,12 @@ pub(super) struct Located {
 
 const EACH_LANE_ALONE: &str = "each lane commits on its own, one after the other at the very end: --degree 1, --mode replace, or a server \
                                with max_prepared_transactions makes it all or nothing";
+
+/// Whether rules rewrite what is inserted into a table.
+pub(super) fn has_rules(session: &mut Session, oid: u32) -> Result<bool> {
+    let sql = "SELECT relhasrules FROM pg_catalog.pg_class WHERE oid = $1::pg_catalog.oid";
+    Ok(session.row(sql, &[Some(&oid.to_string())])?.is_some_and(|row| row.flag(0)))
+}
 
 impl PostgresSink {
     /// The name that the user gave, or one made of the source's.
@@ -67,8 +74,15 @@ impl PostgresSink {
         let create = staging_ddl(way, &copied, &qualified(&schema, &name), create);
         let list = mapping.list();
         let format = if binary { "binary" } else { "text" };
+        let statement = incoming.pass_through.as_ref().is_some_and(|encoding| encoding.format == statement::FORMAT);
+        let always = mapping.targets.iter().any(|column| column.identity == Some(Identity::Always));
+        let overriding = if always && !way.is_staged() { " OVERRIDING SYSTEM VALUE" } else { "" };
         let shared = Shared {
-            copy_sql: format!("COPY {copied} ({list}) FROM STDIN (FORMAT {format})"),
+            copy_sql: match statement {
+                true => format!("INSERT INTO {copied} ({list}){overriding}"),
+                false => format!("COPY {copied} ({list}) FROM STDIN (FORMAT {format})"),
+            },
+            statement,
             binary,
             reject: self.options.reject,
             table: display,
@@ -89,7 +103,11 @@ impl PostgresSink {
             None => (way == Way::Append && prepared >= 2).then_some(prepared),
         };
         let plan = WritePlan {
-            method: format!("COPY {} {described}", format.to_uppercase()),
+            method: if statement {
+                format!("INSERT ... SELECT {described}")
+            } else {
+                format!("COPY {} {described}", format.to_uppercase())
+            },
             ddl,
             columns: mapping.shown,
             notes,

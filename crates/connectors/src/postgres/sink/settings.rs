@@ -43,6 +43,13 @@ const WRITING: &[Setting] = &[
         "append: end makes all rows visible when every one has arrived; split commits each split with its checkpoint, so that a failed run leaves its finished splits and --resume goes on. Other modes commit splits aside anyway.",
     )
     .tuning(),
+    Setting::new(
+        "pushdown",
+        Kind::Choice(&["auto", "never"]),
+        "auto",
+        "auto: if the rows come from the same database, by the same role, and nothing happens to them on the way, the server moves them itself by INSERT ... SELECT. never: they go through COPY and Haul.",
+    )
+    .tuning(),
     Setting::new("bulk_copy", Kind::Bool, "true", "Reading and writing always use COPY; accepted for scripts that say it.").tuning(),
     Setting::new("on_error", Kind::Choice(&["stop", "reject"]), "stop", "reject takes out rows that the server refuses, one by one."),
     Setting::new(
@@ -106,6 +113,8 @@ pub(super) struct Options {
     pub on_lossy: OnLossy,
     /// Append commits each split.
     pub commit_splits: bool,
+    /// INSERT ... SELECT within one database.
+    pub pushdown: bool,
 }
 
 /// `copy_format`.
@@ -132,6 +141,7 @@ impl Options {
                 "delete-insert" => Mode::Keyed(KeyedMode::DeleteInsert),
                 _ => Mode::Append,
             }),
+            pushdown: settings.choice("pushdown").as_deref() != Some("never"),
             commit_splits: settings.choice("commit").as_deref() == Some("split"),
             key: settings.list("key"),
             by_position: settings.choice("map").as_deref() == Some("position"),

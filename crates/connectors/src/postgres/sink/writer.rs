@@ -54,6 +54,17 @@ impl LaneWriter {
         }
     }
 
+    /// Lets the server move the rows: the block is a SELECT, and the server says how many there were.
+    fn insert(&mut self, block: &mut Block) -> Result<()> {
+        let BlockBody::Shared(select) = &block.body else { return Err(Error::internal("a statement that is none")) };
+        let select = std::str::from_utf8(select).map_err(|e| Error::internal("a statement that is no text").caused_by(e))?;
+        let (sql, shared) = (format!("{} {select}", self.shared.copy_sql), Arc::clone(&self.shared));
+        block.rows = self.session()?.connection().execute(&sql).map_err(|e| shared.row_error(e))?;
+        self.sent += block.rows;
+        self.confirmed += block.rows;
+        Ok(())
+    }
+
     fn stream(&mut self, block: &Block) -> Result<()> {
         if let State::Idle(_) = self.state
             && let State::Idle(mut session) = std::mem::replace(&mut self.state, State::Gone)
@@ -199,7 +210,11 @@ impl Writer for LaneWriter {
         if self.shared.reject {
             return self.stream_rejecting(block);
         }
-        self.stream(block)?;
+        if self.shared.statement {
+            self.insert(block)?
+        } else {
+            self.stream(block)?
+        }
         Ok(Vec::new())
     }
 

@@ -1,0 +1,79 @@
+//! Rows that never leave their server: `INSERT ... SELECT` where source and sink are one database.
+
+use crate::postgres::Site;
+
+const SOURCE: &str = "create table src (id int primary key, name text, at timestamptz); \
+                      insert into src select g, 'n' || g, '2020-01-01'::timestamptz + g * interval '1 hour' from generate_series(1, 1000) g";
+const AUTO: &str = "--pushdown auto";
+
+#[test]
+fn the_server_moves_the_rows_in_every_mode() {
+    let site = Site::new(&format!("{SOURCE}; create table dst (like src)"));
+    let plan = site.plan(":src", ":dst", AUTO).ok();
+    assert!(plan.out.contains("INSERT ... SELECT") && plan.out.contains("same database"), "{}", plan.out);
+    assert_eq!(site.copy(":src", ":dst", AUTO).ok().account(), (1000, 1000, 0));
+    site.assert_same("src", "dst");
+    for flags in ["--mode truncate", "--mode replace"] {
+        site.sql("insert into dst values (0, 'old', null)");
+        assert_eq!(site.copy(":src", ":dst", &format!("{flags} {AUTO}")).ok().account(), (1000, 1000, 0));
+        site.assert_same("src", "dst");
+    }
+    assert_eq!(site.copy(":src", ":made", &format!("--create {AUTO}")).ok().account(), (1000, 1000, 0));
+    site.assert_same("src", "made");
+    let flags = format!("--mode append --columns id,name --order-by id --limit 7 {AUTO}");
+    site.sql("truncate dst");
+    assert_eq!(site.copy(":src", ":dst", &flags).ok().account(), (7, 7, 0));
+    assert_eq!(site.sql("select sum(id), count(at) from dst"), "28|0");
+    assert_eq!(site.sql("select count(*) from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"), "3");
+}
+
+#[test]
+fn a_condition_means_the_same_on_both_ways() {
+    let site = Site::new(&format!("{SOURCE}; create table one (like src); create table two (like src)"));
+    site.sql("do $$ begin execute format('alter database %I set timezone = %L', current_database(), 'Asia/Tokyo'); end $$");
+    for (table, way) in [("one", "auto"), ("two", "never")] {
+        let (from, to) = (site.table("src"), site.table(table));
+        site.dir.haul(&["copy", &from, &to, "--where", "at < '2020-01-05 10:00'", "--pushdown", way]).ok();
+    }
+    assert_ne!(site.sql("select count(*) from one"), "0");
+    site.assert_same("one", "two");
+}
+
+#[test]
+fn where_rows_must_come_by_they_do() {
+    let site = Site::new(&format!(
+        "{SOURCE}; create table dst (like src); create table ruled (like src); create table other (id bigint, name text, at timestamptz); \
+         create rule r as on insert to ruled do instead nothing"
+    ));
+    for (table, flags) in [
+        ("ruled", ""),
+        ("other", ""),
+        ("dst", "--cast id:int"),
+        ("dst", "--on-error reject"),
+        ("dst", "--copy-format binary"),
+        ("dst", "--method hash --split-key id"),
+        ("dst", "--commit split"),
+    ] {
+        let plan = site.plan(":src", &format!(":{table}"), &format!("{flags} {AUTO}")).ok();
+        assert!(!plan.out.contains("INSERT ... SELECT"), "{table} {flags}: {}", plan.out);
+    }
+    let plan = site.plan(":src", ":dst", "--pushdown never").ok();
+    assert!(plan.out.contains("pgcopy-binary"), "{}", plan.out);
+}
+
+#[test]
+fn a_failure_leaves_the_old_rows() {
+    let site = Site::new(&format!(
+        "{SOURCE}; create table dst (id int check (id < 900), name text, at timestamptz); insert into dst values (1, 'old', null)"
+    ));
+    for mode in ["append", "truncate", "replace"] {
+        let ran = site.copy(":src", ":dst", &format!("--mode {mode} {AUTO}")).failed();
+        assert!(
+            ran.err.contains("dst_id_check") && ran.err.contains("public.dst") && !ran.err.contains("haul_staging"),
+            "{mode}: {}",
+            ran.err
+        );
+        assert_eq!(site.sql("select * from dst"), "1|old|<NULL>", "{mode}");
+    }
+    assert_eq!(site.sql("select count(*) from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"), "2");
+}
