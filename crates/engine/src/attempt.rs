@@ -5,7 +5,7 @@
 //! whole, and their counts are taken back. One thing may have happened unseen: a commit that was sent, but whose answer was lost.
 //! The target knows.
 
-use crate::lane::Worker;
+use crate::lane::{Shared, Worker};
 use crate::progress::{Counts, Progress};
 use haul_model::{Error, ErrorKind, Position, Result, Split};
 use std::collections::VecDeque;
@@ -87,7 +87,30 @@ impl Owed {
     }
 }
 
-impl Worker<'_> {
+/// Whether a worker may start again from its last durable split.
+fn possible(shared: &Shared<'_>) -> bool {
+    let job = shared.job;
+    shared.exclusive && !shared.keep_rows && job.options.limit.is_none() && job.sink.takes_back() && job.source.reopens()
+}
+
+impl<'a> Worker<'a> {
+    /// A worker, once its way into the sink is open.
+    ///
+    /// # Errors
+    /// As [`Worker::again`].
+    pub fn start(shared: &'a Shared<'a>, number: usize) -> Result<Self> {
+        let mut failed = 0;
+        loop {
+            let error = match Self::new(shared, number) {
+                Err(error) if possible(shared) => error,
+                result => return result,
+            };
+            failed += 1;
+            let Some(pause) = shared.job.options.retries.pause(&error, failed) else { return Err(error) };
+            wait(pause, || shared.stopping())?;
+        }
+    }
+
     /// After a failure: waits, opens everything anew, and puts the owed splits in front of the others.
     ///
     /// # Errors
@@ -102,7 +125,7 @@ impl Worker<'_> {
         }
         loop {
             self.owed.failed += 1;
-            let Some(pause) = job.options.retries.pause(&error, self.owed.failed) else {
+            let Some(pause) = shared.job.options.retries.pause(&error, self.owed.failed) else {
                 return Err(match self.owed.failed - 1 {
                     0 => error,
                     1 => error.context("tried twice"),

@@ -208,7 +208,7 @@ fn workers(shared: &Shared<'_>) {
         for number in 0..shared.plan.workers {
             let spawned = std::thread::Builder::new().name(format!("haul-{number}")).stack_size(1 << 20).spawn_scoped(scope, move || {
                 let _guard = PanicGuard(&shared.failure);
-                if let Err(error) = Worker::new(shared, number).and_then(Worker::run) {
+                if let Err(error) = Worker::start(shared, number).and_then(Worker::run) {
                     shared.failure.set(error);
                 }
             });

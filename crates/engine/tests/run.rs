@@ -4,7 +4,7 @@
 use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use haul_engine::{Job, OnError, Options, Outcome, Progress, RejectLog, plan, run};
+use haul_engine::{Job, OnError, Options, Outcome, Progress, RejectLog, Retries, plan, run};
 use haul_model::{Encoding, Error, ErrorKind, Position, Rejects, Result, Rows, Sink, Source, Transform};
 use haul_testkit::faults::{At, Fault, FaultySink, FaultySource};
 use haul_testkit::memory::MemorySink;
@@ -246,6 +246,59 @@ fn every_fault_aborts_and_leaves_nothing_visible() {
         assert_eq!(error.kind(), ErrorKind::DiskFull, "{at:?}");
         assert_eq!((sink.content().batches.len(), sink.content().aborted), (0, 1), "{at:?}");
     }
+}
+
+fn patient(most: u32) -> Options {
+    Options { retries: Retries { most, wait: Duration::from_millis(1) }, ..wide() }
+}
+
+#[test]
+fn a_lane_that_fails_is_tried_again_and_its_rows_count_once() {
+    let all: Vec<i64> = (0..400).collect();
+    let sorted = |sink: &MemorySink| {
+        let mut ids = ids(sink);
+        ids.sort_unstable();
+        ids
+    };
+    for kind in [ErrorKind::Connect, ErrorKind::Timeout, ErrorKind::Conflict] {
+        let fail = Fault::Fail(kind);
+        for faults in [vec![At::Write(3)], vec![At::Write(9), At::Write(21)], vec![At::Close(2)], vec![At::Reserve(7), At::OpenWriter(5)]] {
+            let faults: Vec<_> = faults.into_iter().map(|at| (at, fail)).collect();
+            let sink = MemorySink::new().taking_back();
+            let faulty = FaultySink::new(sink.clone(), &faults);
+            let outcome = execute(source(4, 10, 10), vec![Box::new(Every { n: 7, drop: true })], faulty, patient(3), None).unwrap();
+            let kept: Vec<i64> = all.iter().copied().filter(|id| id % 7 != 0).collect();
+            assert_eq!(sorted(&sink), kept, "{faults:?}");
+            let counts = outcome.counts;
+            assert_eq!((counts.read, counts.sent, counts.filtered), (400, kept.len() as u64, 58), "{faults:?}");
+        }
+        for at in [At::OpenReader(2), At::Read(1), At::Read(17)] {
+            let sink = MemorySink::new().taking_back();
+            let faulty = FaultySource::new(source(4, 10, 10), &[(at, fail)]);
+            let outcome = execute(faulty, vec![], sink.clone(), patient(1), None).unwrap();
+            assert_eq!(sorted(&sink), all, "{at:?}");
+            assert_eq!(outcome.counts.read, 400);
+        }
+    }
+}
+
+#[test]
+fn some_failures_are_not_tried_again() {
+    let many: Vec<_> = (1..200).map(|n| (At::Write(n), Fault::Fail(ErrorKind::Connect))).collect();
+    for (faults, options, told) in [
+        (&many[..], patient(2), "tried 3 times: injected"),
+        (&many[..], patient(0), "injected"),
+        (&[(At::Write(3), Fault::Fail(ErrorKind::Data))], patient(3), "injected"),
+    ] {
+        let sink = MemorySink::new().taking_back();
+        let error = execute(source(4, 10, 10), vec![], FaultySink::new(sink.clone(), faults), options, None).unwrap_err();
+        assert_eq!(error.detail(), told);
+        assert_eq!((sink.content().batches.len(), sink.content().aborted), (0, 1));
+    }
+    // Workers that share a lane cannot tell whose rows are to be sent again.
+    let sink = MemorySink::new().taking_back();
+    let faulty = FaultySink::new(sink.clone(), &[(At::Write(3), Fault::Fail(ErrorKind::Connect))]);
+    assert!(execute(source(1, 40, 10).lanes(1), vec![], faulty, patient(3), None).is_err());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use arrow_schema::SchemaRef;
 use haul_model::{
-    Block, Decoder, Encoder, Encoding, Error, ErrorKind, Estimate, Finished, Form, Incoming, Next, Note, Position, ReadPlan, Reader,
-    Reading, Result, Sink, Slot, Source, Span, Split, WritePlan, Writer,
+    Block, Decoder, Earlier, Encoder, Encoding, Error, ErrorKind, Estimate, Finished, Form, Incoming, Next, Note, Position, ReadPlan,
+    Reader, Reading, Result, Reuse, Sink, Slot, Source, Span, Split, WritePlan, Writer,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,6 +106,15 @@ impl Source for FaultySource {
     fn plan(&mut self, reading: &Reading) -> Result<ReadPlan> {
         self.inner.plan(reading)
     }
+    fn fingerprint(&self) -> Option<String> {
+        self.inner.fingerprint()
+    }
+    fn resume(&mut self, reading: &Reading, earlier: &Earlier) -> Result<Reuse> {
+        self.inner.resume(reading, earlier)
+    }
+    fn reopens(&self) -> bool {
+        self.inner.reopens()
+    }
     fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>> {
         self.plan.hit(0, At::OpenReader)?;
         Ok(Box::new(FaultyReader { inner: self.inner.open(split, from)?, plan: self.plan.clone() }))
@@ -165,6 +174,9 @@ impl Sink for FaultySink {
     }
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {
         self.inner.plan(incoming)
+    }
+    fn takes_back(&self) -> bool {
+        self.inner.takes_back()
     }
     fn begin(&mut self) -> Result<()> {
         self.plan.hit(0, |_| At::Begin)?;

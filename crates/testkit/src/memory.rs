@@ -80,6 +80,9 @@ impl Source for MemorySource {
         let splits = splits.collect();
         Ok(ReadPlan { splits, method: "batches in memory".into(), lanes: self.lanes, ..ReadPlan::default() })
     }
+    fn reopens(&self) -> bool {
+        true
+    }
     fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>> {
         let next = from.as_number().ok_or_else(|| Error::internal("a position of another source"))?;
         Ok(Box::new(MemoryReader { splits: self.splits.clone(), split: split.id, from: from.clone(), next: next as usize }))
@@ -145,6 +148,7 @@ pub struct MemorySink {
     own_connections: bool,
     block_bytes: usize,
     refuse: Option<u64>,
+    takes_back: bool,
 }
 
 #[derive(Debug, Default)]
@@ -190,6 +194,11 @@ impl MemorySink {
         self.refuse = Some(row);
         self
     }
+    /// A writer that is dropped before its end takes back what it wrote, as a database does.
+    pub fn taking_back(mut self) -> Self {
+        self.takes_back = true;
+        self.own_connections()
+    }
     /// The target, as a reader sees it now.
     pub fn content(&self) -> Content {
         self.target.lock().unwrap().clone()
@@ -231,6 +240,9 @@ impl Sink for MemorySink {
             run_bytes: None,
         })
     }
+    fn takes_back(&self) -> bool {
+        self.takes_back
+    }
     fn begin(&mut self) -> Result<()> {
         *self.staging.lock().unwrap() = Staging { begun: true, ..Staging::default() };
         Ok(())
@@ -242,7 +254,7 @@ impl Sink for MemorySink {
         if !self.staging.lock().unwrap().begun {
             return Err(Error::internal("a writer was opened before the sink began"));
         }
-        Ok(Box::new(MemoryWriter { staging: self.staging.clone(), refuse: self.refuse }))
+        Ok(Box::new(MemoryWriter { staging: self.staging.clone(), refuse: self.refuse, slots: Vec::new(), kept: !self.takes_back }))
     }
     fn finish(&mut self) -> Result<Finished> {
         let staging = std::mem::take(&mut *self.staging.lock().unwrap());
@@ -302,6 +314,18 @@ impl Encoder for MemoryEncoder {
 struct MemoryWriter {
     staging: Arc<Mutex<Staging>>,
     refuse: Option<u64>,
+    slots: Vec<u64>,
+    /// What it wrote stays when it is dropped.
+    kept: bool,
+}
+
+impl Drop for MemoryWriter {
+    fn drop(&mut self) {
+        if !self.kept {
+            let mut staging = self.staging.lock().unwrap();
+            self.slots.iter().for_each(|slot| drop(staging.written.remove(slot)));
+        }
+    }
 }
 
 impl Writer for MemoryWriter {
@@ -326,6 +350,7 @@ impl Writer for MemoryWriter {
                 })
             }
         };
+        self.slots.push(slot.offset);
         let earlier = self.staging.lock().unwrap().written.insert(slot.offset, piece);
         if earlier.is_some() {
             return Err(Error::internal("two blocks were written to one slot"));
@@ -333,6 +358,7 @@ impl Writer for MemoryWriter {
         Ok(refused)
     }
     fn close(&mut self) -> Result<Vec<(u64, Error)>> {
+        self.kept = true;
         Ok(Vec::new())
     }
 }
