@@ -2,7 +2,7 @@
 import fnmatch
 import sys
 
-from . import between, peers
+from . import between, fixture, peers
 from .contest import Contender, Job, World
 from .peers import OFF, psql, python
 
