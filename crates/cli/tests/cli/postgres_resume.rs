@@ -324,3 +324,63 @@ fn every_failpoint_of_a_file_leaves_the_old_or_the_new_one() {
         assert_eq!(site.dir.text("out.csv"), new, "{place}");
     }
 }
+
+#[test]
+fn splits_by_key_are_gone_on_with_when_the_user_accepts_their_age() {
+    let site = site();
+    site.sql("alter table src add primary key (id); analyze src");
+    let flags = "--mode replace --degree 2 --method range --split-key id";
+    for (resume, told) in [
+        ("--resume", None),
+        ("--resume stale-ok", Some("the source may have changed since (stale-ok): each split is whole at its own instant")),
+    ] {
+        site.ended_at("split-after-commit:3", flags);
+        site.sql("update src set pad = pad || '!'");
+        let plan = site.plan(":src", ":dst", &format!("{flags} {resume}"));
+        let ran = site.copy(":src", ":dst", &format!("{flags} {resume}"));
+        let Some(told) = told else {
+            assert!(ran.failed().err.contains("rows were inserted or updated since"));
+            assert!(plan.failed().err.contains("rows were inserted or updated since"));
+            site.dir.haul(&["state", "clean"]).ok();
+            continue;
+        };
+        let ran = ran.ok();
+        assert!(plan.ok().out.contains(told) && ran.err.contains(told), "{}", ran.err);
+        assert_eq!(copied(&site), SUM);
+        let old: u64 = site.sql("select count(*) from dst where pad not like '%!!'").parse().unwrap();
+        assert!(old > 0 && old < ROWS, "{old} rows of the first instant");
+    }
+    // Ranges of pages are not for that: a row may have moved from an open one into a finished one.
+    site.ended_at("split-after-commit:3", "--mode replace --degree 2 --method ctid");
+    site.sql("update src set pad = 'newer'");
+    let ran = site.copy(":src", ":dst", "--mode replace --degree 2 --method ctid --resume stale-ok").failed();
+    assert!(ran.err.contains("stale-ok needs splits by key, and these are ranges of pages"), "{}", ran.err);
+}
+
+#[test]
+fn a_condition_is_nothing_that_can_be_proven() {
+    let site = site();
+    let arguments =
+        ["copy", &site.table("src"), &site.table("dst"), "--mode", "replace", "--degree", "2", "--where", "id > 0"].map(str::to_string);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert_eq!(site.dir.failing("split-after-commit:3", &words).code, -1);
+    let ran = site.dir.haul(&[&words[..], &["--resume"]].concat()).failed();
+    assert!(ran.err.contains("whether the same rows pass the condition (where) cannot be proven"), "{}", ran.err);
+    site.dir.haul(&[&words[..], &["--restart"]].concat()).ok();
+    assert_eq!(copied(&site), SUM);
+}
+
+#[test]
+fn state_may_be_kept_in_a_database() {
+    let site = site();
+    let state = format!("{}?sslmode=disable", site.db.url());
+    let arguments =
+        ["copy", &site.table("src"), &site.table("dst"), "--mode", "replace", "--degree", "2", "--state", &state].map(str::to_string);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert_eq!(site.dir.failing("split-after-commit:2", &words).code, -1);
+    assert!(site.dir.haul(&["state", "list", "--state", &state]).ok().out.contains("can be resumed"));
+    let ran = site.dir.haul(&[&words[..], &["--resume"]].concat()).ok();
+    assert!(ran.err.contains("goes on with an earlier run"), "{}", ran.err);
+    assert_eq!(copied(&site), SUM);
+    assert_eq!(site.sql("select count(*) from haul_runs"), "0");
+}

@@ -65,19 +65,22 @@ const READING: &[Setting] = &[
         Kind::Choice(splits::WORDS),
         "auto",
         "How the read is cut into splits: none, ctid (pages), range (or rangeid), ntile, hash (or random), values (or distinct, datadriven). physloc and rowid belong to other engines.",
-    ),
+    )
+    .tuning(),
     Setting::new(
         "split_key",
         Kind::List,
         "",
         "Column to cut by: one for range and ntile, one or more for hash and values. Names are exact.",
-    ),
+    )
+    .tuning(),
     Setting::new(
         "split_query",
         Kind::Text,
         "",
         "A SELECT with the values to cut by, one row for each split (method=values). Rows that match none of them get a split too.",
-    ),
+    )
+    .tuning(),
     Setting::new(
         "cursor_column",
         Kind::Text,

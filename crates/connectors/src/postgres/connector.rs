@@ -2,7 +2,9 @@
 
 use super::sink::PostgresSink;
 use super::{check, config, source::PostgresSource};
-use haul_model::{CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Leftover, Result, Setting, Settings, Sink, Source};
+use haul_model::{
+    CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Leftover, Result, Setting, Settings, Sink, Source, StateStore,
+};
 
 /// The reference.
 pub static SPEC: ConnectorSpec = ConnectorSpec {
@@ -72,6 +74,10 @@ impl Connector for Postgres {
 
     fn clean(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment, left: &[Leftover]) -> Result<Vec<String>> {
         super::sink::clean(&config::target(endpoint, settings, env)?, env, left)
+    }
+
+    fn state(&self, endpoint: &Endpoint, env: &Environment) -> Result<Box<dyn StateStore>> {
+        Ok(Box::new(super::state::PostgresState::new(endpoint, env)?))
     }
 
     fn check(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Vec<CheckLine>> {

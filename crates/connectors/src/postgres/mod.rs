@@ -29,6 +29,7 @@ pub mod sink;
 pub mod slots;
 pub mod source;
 mod splits;
+mod state;
 mod statement;
 mod target;
 pub mod text;

@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 const VERSION: &str = "postgres 1";
 
+const ELSEWHERE_NOW: &str = "the source is another server, or was restored or promoted meanwhile";
+
 /// What a read can be recognised by.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Proof {
@@ -119,7 +121,7 @@ impl Proof {
     /// Why `now` cannot be the same source, as far as the catalog tells.
     fn differs(&self, now: &Self) -> Option<String> {
         if self.cluster != now.cluster {
-            return Some("the source is another server, or was restored or promoted meanwhile".into());
+            return Some(ELSEWHERE_NOW.into());
         }
         if self.tables != now.tables {
             let gone = self
@@ -189,6 +191,9 @@ pub(super) fn verdict(
             return Ok(Err(format!("the state does not know split {}, which the target has", done.split)));
         };
         parts.push((done, Part::parse(&split.what)?));
+    }
+    if !parts.is_empty() && then.cluster != now.cluster {
+        return Ok(Err(ELSEWHERE_NOW.into()));
     }
     let changed = if parts.is_empty() {
         None

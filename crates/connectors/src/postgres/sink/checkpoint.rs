@@ -102,6 +102,14 @@ impl Notes {
         row.and_then(|row| row.parse(0)).ok_or_else(|| Error::internal("checkpoints without a sum"))
     }
 
+    /// Whether the note that stands for all is there.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn has_summed_up(&self, session: &mut Session) -> Result<bool> {
+        Ok(read(session, &self.table, &self.run.run)?.iter().any(|(split, _)| *split == ALL))
+    }
+
     /// Removes the notes of this run.
     ///
     /// # Errors

@@ -71,14 +71,14 @@ impl PostgresSink {
     fn commit_last(&self, mut session: Session, name: &str) -> Result<()> {
         let planned = self.planned()?;
         let process = session.wire().backend_pid();
-        let number = session.row("SELECT pg_catalog.txid_current()::pg_catalog.text", &[])?.map(|row| row.text(0).to_string());
+        let number = Number::of(&mut session)?;
         let Err(error) = commit(&mut session) else { return Ok(()) };
         let lost = matches!(error.kind(), ErrorKind::Connect | ErrorKind::Timeout) && error.code_text().is_none();
         if !lost {
             return Err(explain(error, planned));
         }
         drop(session);
-        match self.was_committed(process, name, number.as_deref()) {
+        match self.was_committed(process, name, &number) {
             Ok(true) => Ok(()),
             Ok(false) => Err(explain(error, planned)),
             Err(_) => {
@@ -88,16 +88,14 @@ impl PostgresSink {
     }
 
     /// What became of the transaction `number` of a session that was called `name`.
-    fn was_committed(&self, process: i32, name: &str, number: Option<&str>) -> Result<bool> {
+    fn was_committed(&self, process: i32, name: &str, number: &Number) -> Result<bool> {
         let mut session = self.session(name)?;
         if !session.is_pooled() {
             checkpoint::fence(&mut session, process)?;
         }
-        let status = session.row("SELECT pg_catalog.txid_status($1::pg_catalog.int8)", &[number])?;
-        match status.as_ref().and_then(|row| row.get(0)) {
-            Some("committed") => Ok(true),
-            Some("aborted") => Ok(false),
-            other => Err(Error::new(ErrorKind::Server, format!("the last transaction is {}", other.unwrap_or("unknown")))),
+        match self.planned()?.shared.notes.get() {
+            Some(notes) => notes.has_summed_up(&mut session),
+            None => number.was_committed(&mut session),
         }
     }
 
@@ -160,6 +158,34 @@ impl PostgresSink {
         match dropped {
             Ok(()) => Vec::new(),
             Err(error) => vec![format!("the staging table {staging} is left: {}; DROP TABLE {staging} removes it", error.detail())],
+        }
+    }
+}
+
+/// The number of a transaction, and when the server that gave it out had started: after a crash it may give the same one out again.
+struct Number {
+    transaction: String,
+    server: String,
+}
+
+impl Number {
+    fn of(session: &mut Session) -> Result<Self> {
+        let sql = "SELECT pg_catalog.txid_current()::pg_catalog.text, pg_catalog.pg_postmaster_start_time()::pg_catalog.text";
+        let row = session.row(sql, &[])?.ok_or_else(|| Error::internal("a transaction without a number"))?;
+        Ok(Self { transaction: row.text(0).to_string(), server: row.text(1).to_string() })
+    }
+
+    fn was_committed(&self, session: &mut Session) -> Result<bool> {
+        let sql = "SELECT pg_catalog.txid_status($1::pg_catalog.int8), pg_catalog.pg_postmaster_start_time()::pg_catalog.text = $2";
+        let row = session.row(sql, &[Some(&self.transaction), Some(&self.server)])?;
+        match row.as_ref().map(|row| (row.get(0), row.flag(1))) {
+            Some((Some("committed"), true)) => Ok(true),
+            // A number that was lost in a crash, and not given out again, counts as aborted.
+            Some((Some("aborted"), _)) => Ok(false),
+            other => {
+                let status = other.and_then(|(status, _)| status).unwrap_or("unknown");
+                Err(Error::new(ErrorKind::Server, format!("the last transaction is {status}, perhaps another one of that number")))
+            }
         }
     }
 }
