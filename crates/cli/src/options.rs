@@ -4,9 +4,14 @@ use haul_model::{Kind, Setting};
 
 /// Settings that belong to the job itself.
 pub static JOB: &[Setting] = &[
-    Setting::new("degree", Kind::Int, "0", "Lanes on the network (connections at once); 0 = automatic. CPU work always uses every core.")
-        .alias(&["concurrency"])
-        .tuning(),
+    Setting::new(
+        "degree",
+        Kind::Int,
+        "0",
+        "Lanes on the network (connections at once), 1 to 1024; 0 = automatic, -N = cores / N. CPU work always uses every core.",
+    )
+    .alias(&["concurrency"])
+    .tuning(),
     Setting::new("batch_size", Kind::Int, "automatic", "At most this many rows in a batch.").alias(&["batch_rows"]).tuning(),
     Setting::new("limit", Kind::Int, "", "Stop after this many rows."),
     Setting::new("columns", Kind::List, "auto", "Only these columns, in this order. auto: all, mapped to the target by name."),

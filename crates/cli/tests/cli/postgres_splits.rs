@@ -41,6 +41,9 @@ fn every_way_to_cut_gives_the_same_rows() {
             site.copy(from, ":back", &format!("{way} --degree 3 --mode truncate")).ok();
             site.assert_same("t", "back");
         }
+        // Many splits, one after the other, worked on by all cores.
+        site.copy(":t", "cut.csv", "--method distinct --split-key k --degree 1 --on-lossy text").ok();
+        assert!(sorted("cut.csv") == sorted("whole.csv"));
     }
 }
 
@@ -63,6 +66,9 @@ fn the_plan_says_what_was_chosen_and_why() {
         ran.out.lines().find_map(|line| line.strip_prefix("read       ")).unwrap().to_string()
     };
     assert_eq!(read(":t", "--degree 1"), "one COPY under one snapshot (auto: one lane was asked for)");
+    assert_eq!(read(":t", "--degree -1000"), "one COPY under one snapshot (auto: one lane was asked for)");
+    let ran = site.plan(":t", "x.csv", "--degree 1025");
+    assert_eq!((ran.code, ran.err.as_str()), (2, "error: setting \"degree\" goes from 1 to 1024, not 1025\n"));
     assert_eq!(read(":t", "--method none"), "one COPY under one snapshot");
     assert_eq!(
         read(":large", "--degree 2"),

@@ -89,9 +89,9 @@ impl PostgresSource {
     pub(super) fn cut(&self, session: &mut Session, degree: usize) -> Result<Cut> {
         let asked = self.cutting.method;
         let keys = self.keys(session)?;
-        let bytes = match self.leaves.is_empty() && (keys.is_some() || !matches!(asked, Method::Auto | Method::None)) {
-            true => self.estimated_bytes(session)?,
-            false => self.leaves.iter().map(|leaf| leaf.size()).sum(),
+        let bytes = match asked == Method::None || self.leaves.iter().any(|leaf| leaf.heap) {
+            true => self.leaves.iter().map(|leaf| leaf.size()).sum(),
+            false => self.estimated_bytes(session)?,
         };
         let cores = self.env.cores.max(1);
         let worth = usize::try_from(bytes / splits::WORTH_A_LANE).unwrap_or(usize::MAX).max(1);

@@ -272,6 +272,13 @@ fn pa_04_whatever_is_named_can_be_cut() {
         assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains(word), "{error}");
         assert!(error.hint_text().unwrap().contains("--split-key"), "{error:?}");
     }
+    // How large a view is, the server's planner knows.
+    db.sql("create view large as select g as id, repeat('x', 100) as pad from generate_series(1, 1000000) g; create view small as select 1 as id");
+    for (relation, key, lanes) in [("large", "id", 2), ("large", "", 1), ("small", "id", 1)] {
+        let mut source = open(&db.table(relation), &[("split_key", key)][..usize::from(!key.is_empty())]).unwrap();
+        let plan = plan(&mut source, 0);
+        assert_eq!((plan.lanes, notes(&plan).contains("--split-key")), (lanes, relation == "large" && key.is_empty()), "{}", plan.method);
+    }
     // A primary key helps where pages do not.
     let (plan, _) = assert_whole(&db.table("amk"), &[], 2);
     assert!(plan.method.contains("ranges of id") && plan.method.contains("primary key"), "{}", plan.method);
