@@ -34,6 +34,9 @@ a=list(csv.reader(open('a.csv',newline='')))[1:]
         ));
         assert_eq!(found, expected, "{flags:?}");
     }
+    // Workers are as many as there are cores.
+    dir.on_one_core(&["copy", "a.csv", "one.jsonl"]).ok();
+    assert!(dir.read("one.jsonl") == dir.read("lines.jsonl"), "one worker gives other bytes than several");
 }
 
 #[test]

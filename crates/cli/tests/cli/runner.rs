@@ -113,6 +113,15 @@ impl Folder {
     pub fn haul(&self, arguments: &[&str]) -> Ran {
         self.ran(self.command(arguments).output().unwrap())
     }
+    /// As [`Folder::haul`], on one core: with one worker.
+    pub fn on_one_core(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new("taskset");
+        let core = std::fs::read_to_string("/proc/self/status").unwrap();
+        let core = core.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        let core: String = core.trim().chars().take_while(char::is_ascii_digit).collect();
+        command.args(["-c", &core, env!("CARGO_BIN_EXE_haul")]).args(arguments).current_dir(self.0.path());
+        self.ran(command.output().unwrap())
+    }
     /// Runs a command line split at spaces.
     pub fn line(&self, line: &str) -> Ran {
         self.haul(&line.split_whitespace().collect::<Vec<_>>())
