@@ -75,9 +75,9 @@ def pg_read_jobs():
     setup = World.bench_table
     floor = "COPY binary to /dev/null"
     yield Job("pg_jsonl", "PostgreSQL to JSON lines", "full", [
-        Contender("haul", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench"), w.out, *OFF],
+        Contender("haul", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench", sslmode="disable"), w.out, *OFF],
                   bar=[("wall", 0.65, floor), ("cpu", 0.5, None), ("rss", 30, None)]),
-        Contender("haul (durable)", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench"), w.out]),
+        Contender("haul (durable)", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench", sslmode="disable"), w.out]),
         Contender("mqb (JIT off)", "mqb", pg_read("mqb", 32768, 4, format="raw"), before=no_jit),
         Contender("mqb (as shipped)", "mqb", pg_read("mqb", format="raw")),
         Contender("duckdb", "duckdb-pg", python("duckdb-pg", peers.DUCKDB_PG_JSON, the_url, the_out)),
@@ -89,8 +89,8 @@ def pg_read_jobs():
         Contender(floor, "psql", psql("copy bench to stdout (format binary)"), to_stdout="null", compare=False),
     ], setup=setup, note=f"“{floor}” writes nothing: it is what one stream of the server's own binary format takes.")
     yield Job("pg_csv", "PostgreSQL to CSV", "csv", [
-        Contender("haul", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench"), w.out, *OFF], bar=[("wall", 0.5, "\\copy")]),
-        Contender("haul (durable)", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench"), w.out]),
+        Contender("haul", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench", sslmode="disable"), w.out, *OFF], bar=[("wall", 0.5, "\\copy")]),
+        Contender("haul (durable)", "haul", lambda w: [w.haul, "copy", peers.pg(w.server.url, table="bench", sslmode="disable"), w.out]),
         Contender("\\copy", "psql", psql("\\copy bench to '{out}' csv header")),
         Contender("\\copy, ordered", "psql", psql("\\copy (select * from bench order by id) to '{out}' csv header")),
         Contender("pg_dump", "pg_dump", lambda w: [w.tool("pg_dump"), "-a", "-t", "bench", "-d", w.server.url, "-f", w.out], compare=False),
@@ -114,7 +114,7 @@ def pg_write_jobs():
         return peers.copy(w.tool("mqb"), peers.file(w.csv, format="csv"), target, 32768, 4)
 
     def haul(*more):
-        return lambda w: [w.haul, "copy", w.csv, peers.pg(w.server.url, table="bench_load"), *more]
+        return lambda w: [w.haul, "copy", w.csv, peers.pg(w.server.url, table="bench_load", sslmode="disable"), *more]
 
     yield Job("csv_pg", "CSV to PostgreSQL, logged table without a key", "table", [
         Contender("haul", "haul", haul(), before=load, bar=[("wall", 0.55, "\\copy")]),
