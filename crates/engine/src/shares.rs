@@ -42,7 +42,7 @@ impl Shares {
         self.0[doing as usize].fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Each as a share of all, in the order of [`Doing`]; nothing before any time was added.
+    /// Each as a share of all: reading, working, writing, waiting; nothing before any time was added.
     pub fn shares(&self) -> Vec<(&'static str, f64)> {
         let nanos = self.0.each_ref().map(|n| n.load(Relaxed) as f64);
         let all: f64 = nanos.iter().sum();
