@@ -43,10 +43,17 @@ fn a_condition_means_the_same_on_both_ways() {
 fn where_rows_must_come_by_they_do() {
     let site = Site::new(&format!(
         "{SOURCE}; create table dst (like src); create table ruled (like src); create table other (id bigint, name text, at timestamptz); \
-         create rule r as on insert to ruled do instead nothing"
+         create rule r as on insert to ruled do instead nothing; create table skips (like src); \
+         create function skip() returns trigger language plpgsql as 'begin return null; end'; \
+         create trigger skip before insert on skips for each row execute function skip(); \
+         create table parted (like src) partition by hash (id); create table part partition of parted for values with (modulus 1, remainder 0)"
     ));
+    let ran = site.copy(":src", ":skips", AUTO).failed();
+    assert!(ran.err.contains("took 0 of 1000 rows") && ran.err.contains("trigger"), "{}", ran.err);
     for (table, flags) in [
         ("ruled", ""),
+        ("skips", ""),
+        ("parted", ""),
         ("other", ""),
         ("dst", "--cast id:int"),
         ("dst", "--on-error reject"),

@@ -181,12 +181,11 @@ impl PostgresSink {
             Some(name) => plan::look_up(&mut control, name)?.ok(),
             None => None,
         };
-        // Unlike COPY, INSERT follows the rules of a table.
-        let ruled = match &found {
-            Some(relation) => plan::has_rules(&mut control, relation.oid)?,
+        let watched = match &found {
+            Some(relation) => plan::is_watched(&mut control, relation)?,
             None => false,
         };
-        let statement = if ruled { None } else { statement::encoding(&mut control, &target, identity.as_deref())? };
+        let statement = if watched { None } else { statement::encoding(&mut control, &target, identity.as_deref())? };
         Ok(Self {
             statement,
             target,

@@ -29,10 +29,14 @@ pub(super) struct Located {
 const EACH_LANE_ALONE: &str = "each lane commits on its own, one after the other at the very end: --degree 1, --mode replace, or a server \
                                with max_prepared_transactions makes it all or nothing";
 
-/// Whether rules rewrite what is inserted into a table.
-pub(super) fn has_rules(session: &mut Session, oid: u32) -> Result<bool> {
-    let sql = "SELECT relhasrules FROM pg_catalog.pg_class WHERE oid = $1::pg_catalog.oid";
-    Ok(session.row(sql, &[Some(&oid.to_string())])?.is_some_and(|row| row.flag(0)))
+/// Whether something of the table's own, or of its partitions, may change or skip rows that are inserted: rules, which COPY does not follow, and
+/// triggers, whose skipped rows nobody would have counted.
+pub(super) fn is_watched(session: &mut Session, relation: &Relation) -> Result<bool> {
+    if relation.kind == RelationKind::Partitioned {
+        return Ok(true);
+    }
+    let sql = "SELECT relhasrules OR relhastriggers FROM pg_catalog.pg_class WHERE oid = $1::pg_catalog.oid";
+    Ok(session.row(sql, &[Some(&relation.oid.to_string())])?.is_none_or(|row| row.flag(0)))
 }
 
 impl PostgresSink {
