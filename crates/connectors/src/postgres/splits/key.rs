@@ -33,6 +33,8 @@ pub(in crate::postgres) struct Key {
     /// `OPERATOR(schema.` up to the sign.
     operators: String,
     pub(super) spacing: Option<Spacing>,
+    /// Whether values are arrays, which cannot be the elements of one.
+    pub(super) array: bool,
     /// Whether the type can be written into a statement at all.
     concrete: bool,
 }
@@ -46,6 +48,7 @@ impl Key {
             type_sql: format!("{}.{}", quote_ident(&base.schema), quote_ident(&base.name)),
             operators: quote_ident(operator_schema(base)),
             spacing: spacing(base),
+            array: is_array(base),
             concrete: base.kind != TypeKind::Pseudo,
         }
     }

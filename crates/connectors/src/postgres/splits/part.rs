@@ -149,7 +149,9 @@ fn hash(keys: &[Key], part: u64, of: u64) -> String {
 
 /// None of the rows. One column without NULL is looked up in an array, which the server hashes.
 fn rest(keys: &[Key], rows: &[Vec<Option<String>>]) -> String {
-    if let ([key], false) = (keys, rows.is_empty()) {
+    if let ([key], false) = (keys, rows.is_empty())
+        && !key.array
+    {
         let known: Vec<&str> = rows.iter().filter_map(|row| row.first()?.as_deref()).collect();
         let mut sql = format!("{} IS NOT TRUE", key.any(&known));
         if known.len() < rows.len() {

@@ -9,7 +9,8 @@ use haul_model::{Error, ErrorKind, Result};
 /// More splits than this are no help to anyone.
 const MOST: usize = 10_000;
 
-/// A part for each distinct value that the keys have, NULL among them; those with most rows first, so that none of them comes last.
+/// A part for each distinct value that the keys have, NULL among them; those with most rows first, so that none of them comes last. The
+/// part for other values is empty now, and not when a later run goes on with these parts.
 ///
 /// # Errors
 /// Too many; the server's.
@@ -30,7 +31,7 @@ pub(in crate::postgres) fn distinct(session: &mut Session, scope: &Scope<'_>, ke
     let count = |row: &haul_pgwire::Row| row.parse::<u64>(keys.len()).unwrap_or(0);
     let all: u64 = found.iter().map(count).sum();
     let share = |rows: u64| (u128::from(bytes) * u128::from(rows) / u128::from(all.max(1))) as u64;
-    Ok(found.iter().map(|row| Sized { part: part(keys, row), bytes: share(count(row)) }).collect())
+    Ok(with_rest(keys, &found, 0, |row| share(count(row))))
 }
 
 /// A part for each row that the user's query returns, and one for the rows that match none: nothing is left out.
@@ -48,10 +49,15 @@ pub(in crate::postgres) fn listed(session: &mut Session, query: &str, keys: &[Ke
             .hint("each of them becomes a split: let it return fewer"));
     }
     let each = bytes / (found.rows.len() as u64 + 1);
-    let mut parts: Vec<Sized> = found.iter().map(|row| Sized { part: part(keys, row), bytes: each }).collect();
+    Ok(with_rest(keys, &found, each, |_| each))
+}
+
+/// A part for each row, and one for everything else.
+fn with_rest(keys: &[Key], found: &haul_pgwire::Rows, rest: u64, bytes: impl Fn(&haul_pgwire::Row) -> u64) -> Vec<Sized> {
+    let mut parts: Vec<Sized> = found.iter().map(|row| Sized { part: part(keys, row), bytes: bytes(row) }).collect();
     let rows = found.iter().map(|row| (0..keys.len()).map(|i| row.get(i).map(str::to_string)).collect()).collect();
-    parts.push(Sized { part: Part::Rest(keys.iter().map(|key| key.name.clone()).collect(), rows), bytes: each });
-    Ok(parts)
+    parts.push(Sized { part: Part::Rest(keys.iter().map(|key| key.name.clone()).collect(), rows), bytes: rest });
+    parts
 }
 
 fn names(keys: &[Key]) -> String {
