@@ -2,7 +2,6 @@
 
 use super::catalog::{PgColumn, RelationKind};
 use super::session::Session;
-use super::slots;
 use super::source::{PostgresSource, What, find_column};
 use super::splits::{self, Choice, Facts, Key, Method, Pages, Part, Scope, Sized};
 use haul_model::{Error, ErrorKind, Note, Result, Settings};
@@ -22,8 +21,7 @@ pub(super) struct Cutting {
 pub(super) struct Cut {
     pub parts: Vec<Sized>,
     pub lanes: usize,
-    /// For the plan.
-    pub method: String,
+    choice: Choice,
     pub notes: Vec<Note>,
 }
 
@@ -119,16 +117,10 @@ impl PostgresSource {
         facts.primary_key = keys.as_ref().map(|keys| keys.keys[0].name.clone());
         let choice = splits::choose(&facts)?;
         let mut notes: Vec<Note> = choice.note.iter().cloned().map(Note::new).collect();
-        let mut lanes = if choice.method == Method::None { 1 } else { wanted };
-        if lanes > 1 {
-            let (fitting, note) = slots::fit(session, &self.env.run_id, lanes, 1)?;
-            lanes = fitting;
-            notes.extend(note);
-        }
+        let lanes = if choice.method == Method::None { 1 } else { self.fitting(session, wanted, &mut notes)? };
         let parts = self.parts(session, choice.method, keys, lanes, bytes)?;
         let lanes = lanes.min(parts.len()).max(1);
-        let method = described(&choice, &parts, lanes);
-        Ok(Cut { parts, lanes, method, notes })
+        Ok(Cut { parts, lanes, choice, notes })
     }
 
     fn parts(&self, session: &mut Session, method: Method, keys: Option<Keys>, lanes: usize, bytes: u64) -> Result<Vec<Sized>> {
@@ -309,36 +301,39 @@ impl PostgresSource {
     }
 }
 
-/// `8 ctid ranges over 2 connections under one exported snapshot (auto: every page is read once)`.
-fn described(choice: &Choice, parts: &[Sized], lanes: usize) -> String {
-    let count = |is: fn(&Part) -> bool| parts.iter().filter(|sized| is(&sized.part)).count();
-    let named = |n: usize, one: &str, more: &str| match n {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        n => Some(format!("{n} {more}")),
-    };
-    let kinds = [
-        named(count(|p| matches!(p, Part::Table(_))), "table", "tables"),
-        named(count(|p| matches!(p, Part::Pages(..))), "ctid range", "ctid ranges"),
-        named(count(|p| matches!(p, Part::Range { .. } | Part::Null(_))), "range", "ranges"),
-        named(count(|p| matches!(p, Part::Hash { .. })), "part by hash", "parts by hash"),
-        named(count(|p| matches!(p, Part::Values(_) | Part::Rest(..))), "part by value", "parts by value"),
-    ];
-    let kinds = kinds.into_iter().flatten().collect::<Vec<_>>().join(" and ");
-    let key = match parts.last().map(|sized| &sized.part) {
-        Some(Part::Range { key, .. }) => format!(" of {key}"),
-        Some(Part::Hash { keys, .. } | Part::Rest(keys, _)) => format!(" of {}", keys.join(", ")),
-        Some(Part::Values(values)) => format!(" of {}", values.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(", ")),
-        _ => String::new(),
-    };
-    let what = match (parts.len(), lanes) {
-        (0 | 1, _) => "one COPY under one snapshot".to_string(),
-        (_, 1) => format!("{kinds}{key}, one after the other under one snapshot"),
-        _ => format!("{kinds}{key} over {lanes} connections under one exported snapshot"),
-    };
-    match &choice.why {
-        Some(_) if parts.len() < 2 && choice.method != Method::None => format!("{what} (auto: it is small)"),
-        Some(why) => format!("{what} (auto: {why})"),
-        None => what,
+impl Cut {
+    /// `8 ctid ranges over 2 connections under one exported snapshot (auto: every page is read once)`.
+    pub fn described(&self, lanes: usize) -> String {
+        let Self { parts, choice, .. } = self;
+        let count = |is: fn(&Part) -> bool| parts.iter().filter(|sized| is(&sized.part)).count();
+        let named = |n: usize, one: &str, more: &str| match n {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            n => Some(format!("{n} {more}")),
+        };
+        let kinds = [
+            named(count(|p| matches!(p, Part::Table(_))), "table", "tables"),
+            named(count(|p| matches!(p, Part::Pages(..))), "ctid range", "ctid ranges"),
+            named(count(|p| matches!(p, Part::Range { .. } | Part::Null(_))), "range", "ranges"),
+            named(count(|p| matches!(p, Part::Hash { .. })), "part by hash", "parts by hash"),
+            named(count(|p| matches!(p, Part::Values(_) | Part::Rest(..))), "part by value", "parts by value"),
+        ];
+        let kinds = kinds.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let key = match parts.last().map(|sized| &sized.part) {
+            Some(Part::Range { key, .. }) => format!(" of {key}"),
+            Some(Part::Hash { keys, .. } | Part::Rest(keys, _)) => format!(" of {}", keys.join(", ")),
+            Some(Part::Values(values)) => format!(" of {}", values.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(", ")),
+            _ => String::new(),
+        };
+        let what = match (parts.len(), lanes) {
+            (0 | 1, _) => "one COPY under one snapshot".to_string(),
+            (_, 1) => format!("{kinds}{key}, one after the other under one snapshot"),
+            _ => format!("{kinds}{key} over {lanes} connections under one exported snapshot"),
+        };
+        match &choice.why {
+            Some(_) if parts.len() < 2 && choice.method != Method::None => format!("{what} (auto: it is small)"),
+            Some(why) => format!("{what} (auto: {why})"),
+            None => what,
+        }
     }
 }

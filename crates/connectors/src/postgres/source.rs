@@ -14,6 +14,7 @@ use super::pooler;
 use super::portable::{Portable, portable};
 use super::read_plan::Cutting;
 use super::session::{self, Session};
+use super::slots;
 use super::splits::{Part, Sized};
 use super::statement::{self, StatementReader};
 use super::types::{ColumnPlan, column_plan};
@@ -170,6 +171,28 @@ impl PostgresSource {
         }
     }
 
+    /// As many of the lanes wanted as there are free connections for, with a note on fewer.
+    pub(super) fn fitting(&self, session: &mut Session, wanted: usize, notes: &mut Vec<Note>) -> Result<usize> {
+        if wanted < 2 {
+            return Ok(wanted);
+        }
+        let (lanes, note) = slots::fit(session, &self.env.run_id, wanted, 1)?;
+        notes.extend(note);
+        Ok(lanes)
+    }
+
+    /// Makes the session the first of so many lanes; returns how many a pooler leaves, with a note on fewer.
+    pub(super) fn start_lanes(&mut self, leader: Session, wanted: usize, notes: &mut Vec<Note>) -> Result<usize> {
+        let pooled = leader.is_pooled();
+        let lanes = Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, wanted > 1)?;
+        let count = if pooled { lanes.open_ahead(wanted)? } else { wanted };
+        if count < wanted {
+            notes.push(Note::new(format!("{wanted} connections were wanted: the pooler has {count} for this read")));
+        }
+        self.lanes = Some(Arc::new(lanes));
+        Ok(count)
+    }
+
     pub(super) fn plain_list(&self) -> String {
         self.columns.iter().map(|c| quote_ident(&c.name)).collect::<Vec<_>>().join(", ")
     }
@@ -285,16 +308,8 @@ impl Source for PostgresSource {
         if cut.parts.len() > 1 {
             self.proof = self.take_proof(&mut leader)?;
         }
-        let (pooled, parallel) = (leader.is_pooled(), cut.lanes > 1);
-        let lanes = Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, parallel)?;
-        if pooled && parallel {
-            let there = lanes.open_ahead(cut.lanes)?;
-            if there < cut.lanes {
-                cut.notes.push(Note::new(format!("{} connections were wanted: the pooler has {there} for this read", cut.lanes)));
-            }
-            cut.lanes = there;
-        }
-        self.lanes = Some(Arc::new(lanes));
+        let lanes = self.start_lanes(leader, cut.lanes, &mut cut.notes)?;
+        let method = cut.described(lanes);
         let mut notes = cut.notes;
         if self.reads.limit.is_some() && self.reads.order_by.is_none() {
             notes.push(Note::new("a limit without order_by: which rows come is the server's choice"));
@@ -303,7 +318,7 @@ impl Source for PostgresSource {
         let split =
             |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
         let splits = cut.parts.into_iter().enumerate().map(split).collect();
-        Ok(ReadPlan { splits, method: cut.method, lanes: cut.lanes, network: true, notes })
+        Ok(ReadPlan { splits, method, lanes, network: true, notes })
     }
 
     fn fingerprint(&self) -> Option<String> {

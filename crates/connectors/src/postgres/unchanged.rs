@@ -14,13 +14,11 @@
 
 use super::catalog::{RelationKind, quote_literal};
 use super::discover::Leaf;
-use super::lanes::Lanes;
 use super::session::Session;
 use super::source::{PostgresSource, What};
 use super::splits::Part;
 use haul_model::{Earlier, Error, ReadPlan, Reading, Result, Reuse};
 use std::fmt::Write;
-use std::sync::Arc;
 
 const VERSION: &str = "postgres 1";
 
@@ -258,13 +256,13 @@ impl PostgresSource {
         };
         let open = earlier.splits.len() - earlier.done.len();
         let wanted = if reading.degree == 0 { self.env.cores.max(1) } else { reading.degree };
-        let lanes = wanted.min(open).max(1);
-        let (target, env) = (self.target.clone(), self.env.clone());
-        self.lanes = Some(Arc::new(Lanes::new(leader, target, env, self.reads.row_security, lanes > 1)?));
+        let mut notes = Vec::new();
+        let lanes = self.fitting(&mut leader, wanted.min(open).max(1), &mut notes)?;
+        let lanes = self.start_lanes(leader, lanes, &mut notes)?;
         self.reading = Some(reading.clone());
         self.proof = Some(now);
         let method = format!("the {open} open ones of {} splits over {lanes} connections under one new snapshot", earlier.splits.len());
-        let plan = ReadPlan { splits: earlier.splits.clone(), method, lanes, network: true, notes: Vec::new() };
+        let plan = ReadPlan { splits: earlier.splits.clone(), method, lanes, network: true, notes };
         let consistency = match proven {
             true => "the source is proven unchanged in them, so the whole is one snapshot",
             false => "the source may have changed since (stale-ok): each split is whole at its own instant",
