@@ -84,3 +84,23 @@ fn a_failure_leaves_the_old_rows() {
     }
     assert_eq!(site.sql("select count(*) from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"), "2");
 }
+
+#[test]
+fn a_run_that_went_through_haul_is_not_gone_on_with_by_the_server() {
+    let site = Site::new(
+        "create table src (id bigint, pad text); insert into src select g, repeat('x', 200) from generate_series(1, 120000) g; \
+         create table dst (id bigint, pad text); vacuum analyze src",
+    );
+    let (from, to) = (site.table("src"), site.table("dst"));
+    for mode in ["replace", "truncate"] {
+        let arguments = ["copy", &from, &to, "--mode", mode, "--degree", "2"];
+        let killed = site.dir.failing("split-after-commit:3", &arguments);
+        assert_eq!(killed.code, -1, "{mode}: {killed:?}");
+        // Rows wait in the staging table already; the statement would put all of them in once more.
+        let again = |flag| site.dir.haul(&[&arguments[..], &["--pushdown", "auto", flag]].concat());
+        let ran = again("--resume").failed();
+        assert!(ran.err.contains("the way of loading") && ran.err.contains("--restart"), "{mode}: {}", ran.err);
+        assert_eq!(again("--restart").ok().account(), (120_000, 120_000, 0), "{mode}");
+        assert_eq!(site.sql("select count(*), count(distinct id) from dst"), "120000|120000", "{mode}");
+    }
+}
