@@ -168,7 +168,7 @@ mod tests {
     use haul_model::{Position, Source};
     use haul_testkit::pg::Scratch;
 
-    /// Ends the sessions of a lane (`read`, `read 1`) of this database's reads.
+    /// Ends the session that reads or has read a split, by its name.
     fn end(db: &Scratch, lane: &str) {
         let those = format!("from pg_stat_activity where datname = current_database() and application_name = 'haul/test/{lane}'");
         assert_eq!(db.sql(&format!("select count(pg_terminate_backend(pid)) {those}")), "1", "{lane}");
@@ -187,15 +187,15 @@ mod tests {
         let first = source.open(&plan.splits[0], &start).unwrap();
         let second = source.open(&plan.splits[1], &start).unwrap();
         // The one that exported it first goes, and its place is taken by a new one.
-        end(&db, "read");
+        end(&db, "split 1");
         drop(second);
         let third = source.open(&plan.splits[1], &start).unwrap();
-        end(&db, "read 1");
+        end(&db, "split 0");
         drop((first, third));
         let rows: usize = plan.splits.iter().flat_map(|split| read_split(&source, split).unwrap()).map(|b| b.num_rows()).sum();
         assert_eq!(rows, 60_000, "the rows are those of the snapshot");
         // With the last of them it is gone, and nobody pretends otherwise.
-        end(&db, "read 2");
+        end(&db, &format!("split {}", plan.splits.len() - 1));
         let error = read_split(&source, &plan.splits[0]).unwrap_err();
         assert!(read_split(&source, &plan.splits[0]).unwrap_err().to_string().contains("held the snapshot are gone"), "{error}");
     }
