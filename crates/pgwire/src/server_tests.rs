@@ -1,6 +1,6 @@
 //! Against a real server (`HAUL_PG_URL`, which `./test` sets) and against small fakes of a broken one.
 
-use crate::{Config, Connection, CopyFormat, Error, Host, RootCert, Secret, SslMode, TargetSession, Transaction};
+use crate::{Config, Connection, CopyFormat, CopyOut, Error, Host, RootCert, Secret, SslMode, TargetSession, Transaction};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -281,6 +281,26 @@ fn copy_out_errors_leave_the_connection_usable() {
     };
     assert_eq!(error.code(), Some("22012"));
     assert!(c.execute("SELECT 1").is_ok());
+}
+
+#[test]
+fn a_copy_out_that_is_given_up_leaves_the_connection_usable() {
+    let mut c = connect();
+    c.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s").unwrap();
+    for rows in [1, 1_000, 100_000_000] {
+        let mut copy = CopyOut::start(c, &format!("COPY (SELECT g FROM generate_series(1, {rows}) g) TO STDOUT (FORMAT binary)")).unwrap();
+        assert!(copy.next_chunk(4096).unwrap().is_some());
+        let begun = std::time::Instant::now();
+        c = copy.give_up(Duration::from_secs(20)).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{rows} rows were read to the end");
+        c.execute("ROLLBACK TO SAVEPOINT s").unwrap();
+        assert_eq!(c.query("SELECT 1", &[]).unwrap()[0].text(0), "1");
+    }
+    // At its end there is nothing to give up.
+    let mut copy = CopyOut::start(c, "COPY (SELECT 1) TO STDOUT").unwrap();
+    while copy.next_chunk(4096).unwrap().is_some() {}
+    c = copy.give_up(Duration::from_secs(5)).unwrap();
+    c.execute("COMMIT").unwrap();
 }
 
 /// `unwrap_err` for a result whose value has no `Debug`.

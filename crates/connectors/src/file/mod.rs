@@ -14,7 +14,8 @@ pub use sink::{Destination, FileSink};
 pub use source::FileSource;
 
 use haul_model::{
-    CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Error, ErrorKind, Example, Result, Setting, Settings, Sink, Source,
+    CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Error, ErrorKind, Example, Leftover, Result, Setting, Settings, Sink,
+    Source,
 };
 use std::path::PathBuf;
 
@@ -77,6 +78,18 @@ impl Connector for FileConnector {
         }
         let path = endpoint.path()?;
         Ok(std::path::absolute(&path).map_or(path, |path| path.display().to_string()))
+    }
+
+    fn clean(&self, _endpoint: &Endpoint, _settings: &Settings, _env: &Environment, left: &[Leftover]) -> Result<Vec<String>> {
+        let mut removed = Vec::new();
+        for left in left {
+            if let Some(temp) = left.what.strip_prefix("file ")
+                && target::remove_left(std::path::Path::new(temp), &left.run)?
+            {
+                removed.push(left.what.clone());
+            }
+        }
+        Ok(removed)
     }
 
     fn check(&self, endpoint: &Endpoint, settings: &Settings, _env: &Environment) -> Result<Vec<CheckLine>> {

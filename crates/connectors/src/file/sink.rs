@@ -4,7 +4,7 @@
 //! new file has no name (`O_TMPFILE`) where the file system allows it, so that even a killed run leaves nothing behind.
 
 use super::config;
-use super::target::{Target, open_target};
+use super::target::{Target, open_target, would_leave};
 use arrow_schema::SchemaRef;
 use haul_formats::arrow_ipc::ArrowOutput;
 use haul_formats::compression::{BlockCompressor, CompressingEncoder, Compression, Envelope};
@@ -164,6 +164,11 @@ impl Sink for FileSink {
         };
         self.output = Some(output);
         Ok(plan)
+    }
+
+    fn leaves(&self) -> Vec<String> {
+        let temp = self.path.as_ref().and_then(|path| would_leave(path, &self.run_id));
+        temp.map(|temp| format!("file {}", temp.display())).into_iter().collect()
     }
 
     fn begin(&mut self) -> Result<()> {

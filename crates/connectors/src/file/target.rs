@@ -135,16 +135,10 @@ pub fn open_target(destination: Destination, run_id: &str) -> Result<Target> {
         let file = File::options().write(true).open(&path).map_err(|e| Error::io(&name, "cannot open for writing", e))?;
         return Ok(Target::Stream(StreamTarget::new(Box::new(file), name)));
     }
-    // A symbolic link stays one: the file that it points to is replaced.
-    let path = std::fs::canonicalize(&path).unwrap_or_else(|_| follow_links(path));
-    let folder = folder_of(&path);
-    let file_name = path.file_name().map_or_else(|| "out".to_string(), |n| n.to_string_lossy().into_owned());
-    let temp_name = folder.join(format!(".{file_name}.haul-{}.tmp", run_id.replace('/', "-")));
-    let mode = Mode::from_raw_mode(0o666);
-    let unnamed = rustix::fs::open(&folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode);
-    let (file, temp) = match unnamed {
-        Ok(fd) if can_be_named(&fd) => (File::from(fd), None),
-        _ => {
+    let (path, temp_name) = names(path, run_id);
+    let (file, temp) = match unnamed(&folder_of(&path)) {
+        Some(file) => (file, None),
+        None => {
             let file = File::options()
                 .write(true)
                 .create_new(true)
@@ -158,6 +152,49 @@ pub fn open_target(destination: Destination, run_id: &str) -> Result<Target> {
         let _ = file.set_permissions(old.permissions());
     }
     Ok(Target::File(FileTarget { file, path, temp: Mutex::new(temp), temp_name }))
+}
+
+/// The final name and the temporary one. A symbolic link stays one: the file that it points to is replaced.
+fn names(path: PathBuf, run_id: &str) -> (PathBuf, PathBuf) {
+    let path = std::fs::canonicalize(&path).unwrap_or_else(|_| follow_links(path));
+    let file_name = path.file_name().map_or_else(|| "out".to_string(), |n| n.to_string_lossy().into_owned());
+    let temp_name = folder_of(&path).join(format!(".{file_name}{}", suffix(run_id)));
+    (path, temp_name)
+}
+
+/// How temporary names of a run end.
+fn suffix(run_id: &str) -> String {
+    format!(".haul-{}.tmp", run_id.replace('/', "-"))
+}
+
+/// A file without a name, where the file system has such.
+fn unnamed(folder: &Path) -> Option<File> {
+    let mode = Mode::from_raw_mode(0o666);
+    let fd = rustix::fs::open(folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode).ok()?;
+    can_be_named(&fd).then(|| File::from(fd))
+}
+
+/// The temporary file that a killed run would leave at `path`; `None` where it has no name.
+pub fn would_leave(path: &Path, run_id: &str) -> Option<PathBuf> {
+    let (path, temp_name) = names(path.to_path_buf(), run_id);
+    let nameless = is_special(&path) || unnamed(&folder_of(&path)).is_some();
+    (!nameless).then(|| std::path::absolute(&temp_name).unwrap_or(temp_name))
+}
+
+/// Removes the temporary file of a run; whether it was there.
+///
+/// # Errors
+/// A name that no such run could have given; IO.
+pub fn remove_left(temp: &Path, run_id: &str) -> Result<bool> {
+    let name = temp.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if !(name.starts_with('.') && name.ends_with(&suffix(run_id))) {
+        return Err(Error::new(ErrorKind::Data, format!("is no temporary file of run {run_id}")).object(temp.display().to_string()));
+    }
+    match std::fs::remove_file(temp) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io(temp.display().to_string(), "cannot remove the temporary file", e)),
+    }
 }
 
 /// Where symbolic links that end nowhere yet lead to.
@@ -296,5 +333,32 @@ impl Drop for FileTarget {
         if let Some(temp) = self.temp.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = std::fs::remove_file(temp);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_temporary_files_of_the_run_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, temp) = names(folder.path().join("out.csv"), "j1");
+        assert_eq!(temp.file_name().unwrap(), ".out.csv.haul-j1.tmp");
+        std::fs::write(&temp, "half").unwrap();
+        assert!(remove_left(&temp, "j2").unwrap_err().to_string().contains("no temporary file of run j2"));
+        assert!(remove_left(&folder.path().join("out.csv"), "j1").is_err());
+        assert!(remove_left(&temp, "j1").unwrap());
+        assert!(!remove_left(&temp, "j1").unwrap());
+    }
+
+    #[test]
+    fn a_file_without_a_name_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = would_leave(&folder.path().join("out.csv"), "j1");
+        assert_eq!(left.is_none(), unnamed(folder.path()).is_some());
+        // /proc has no files without a name.
+        assert_eq!(would_leave(Path::new("/proc/out.csv"), "j1"), Some(PathBuf::from("/proc/.out.csv.haul-j1.tmp")));
+        assert_eq!(would_leave(Path::new("/dev/null"), "j1"), None);
     }
 }

@@ -161,3 +161,42 @@ pub(super) fn read_settings(row_security: bool) -> &'static str {
         "SET LOCAL synchronize_seqscans = off; SET LOCAL row_security = off"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::postgres::source_tests::{open, plan, read_split};
+    use haul_model::{Position, Source};
+    use haul_testkit::pg::Scratch;
+
+    /// Ends the session that reads or has read a split, by its name.
+    fn end(db: &Scratch, lane: &str) {
+        let those = format!("from pg_stat_activity where datname = current_database() and application_name = 'haul/test/{lane}'");
+        assert_eq!(db.sql(&format!("select count(pg_terminate_backend(pid)) {those}")), "1", "{lane}");
+        while db.sql(&format!("select count(*) {those}")) != "0" {}
+    }
+
+    #[test]
+    fn any_lane_that_lives_hands_the_snapshot_on() {
+        let db = Scratch::new();
+        db.sql("create table t as select g as id, repeat('p', 200) as pad from generate_series(1, 60000) g");
+        let mut source = open(&db.table("t"), &[]).unwrap();
+        let plan = plan(&mut source, 2);
+        assert!(plan.splits.len() > 3, "{}", plan.method);
+        db.sql("delete from t");
+        let start = Position::start();
+        let first = source.open(&plan.splits[0], &start).unwrap();
+        let second = source.open(&plan.splits[1], &start).unwrap();
+        // The one that exported it first goes, and its place is taken by a new one.
+        end(&db, "split 1");
+        drop(second);
+        let third = source.open(&plan.splits[1], &start).unwrap();
+        end(&db, "split 0");
+        drop((first, third));
+        let rows: usize = plan.splits.iter().flat_map(|split| read_split(&source, split).unwrap()).map(|b| b.num_rows()).sum();
+        assert_eq!(rows, 60_000, "the rows are those of the snapshot");
+        // With the last of them it is gone, and nobody pretends otherwise.
+        end(&db, &format!("split {}", plan.splits.len() - 1));
+        let error = read_split(&source, &plan.splits[0]).unwrap_err();
+        assert!(read_split(&source, &plan.splits[0]).unwrap_err().to_string().contains("held the snapshot are gone"), "{error}");
+    }
+}
