@@ -3,7 +3,7 @@
 use haul_formats::ReadAt;
 use haul_formats::compression::{Compression, Decompressor};
 use haul_formats::csv::Transcoder;
-use haul_model::{Error, ErrorKind, Result};
+use haul_model::{Error, ErrorKind, Result, nearest};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -31,6 +31,26 @@ enum Inner {
     Stream(Box<dyn Read + Send>),
 }
 
+/// Why a file could not be opened; for one that is not there, with the name in its folder that comes nearest.
+fn cannot_open(path: &Path, error: std::io::Error) -> Error {
+    let missing = error.kind() == std::io::ErrorKind::NotFound;
+    let error = Error::io(path.display().to_string(), "cannot open", error);
+    if !missing {
+        return error;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return error.hint(format!("there is no folder {} either", folder.display()));
+    };
+    let names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let wanted = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match nearest(&wanted, names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean {near:?}?")),
+        None if path.is_relative() => error.hint("the path starts in the current folder; a path from the root begins with /"),
+        None => error,
+    }
+}
+
 impl ByteStream {
     /// Opens a file.
     ///
@@ -38,7 +58,7 @@ impl ByteStream {
     /// IO.
     pub fn file(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|e| Error::io(&name, "cannot open", e))?;
+        let file = File::open(path).map_err(|e| cannot_open(path, e))?;
         let meta = file.metadata().map_err(|e| Error::io(&name, "cannot look at", e))?;
         if meta.is_dir() {
             return Err(Error::new(ErrorKind::Config, "is a folder, not a file").object(name));
@@ -252,7 +272,7 @@ impl FileAt {
     /// IO.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|e| Error::io(&name, "cannot open", e))?;
+        let file = File::open(path).map_err(|e| cannot_open(path, e))?;
         let meta = file.metadata().map_err(|e| Error::io(&name, "cannot look at", e))?;
         if !meta.is_file() {
             return Err(Error::new(ErrorKind::Config, "must be a regular file to be read as Parquet or Arrow (it is read from its end)")
