@@ -72,6 +72,9 @@ pub static JOB: &[Setting] = &[
     .tuning(),
 ];
 
+/// Settings of a job that are said for a run of it, never in its file.
+pub static OF_THE_RUN: &[&str] = &["resume", "restart", "state"];
+
 /// Settings of the command line itself.
 pub static DISPLAY: &[Setting] = &[
     Setting::new("progress", Kind::Choice(&["auto", "bar", "plain", "none"]), "auto", "auto: a bar on a terminal, else a line every 30 s.")

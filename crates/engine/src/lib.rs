@@ -10,6 +10,7 @@
 //! budget.rs   bytes in flight
 //! retry.rs    which failures are tried again: one table
 //! resume.rs   whether a run can be gone on with, and the going on
+//! cursor.rs   reading only what is new
 //! state/      what is remembered between runs
 //! reject.rs   bad rows: stop at the first, or write them aside
 //! shares.rs   where the time went
@@ -19,6 +20,7 @@
 
 mod attempt;
 mod budget;
+mod cursor;
 mod lane;
 mod ledger;
 mod order;
@@ -33,6 +35,7 @@ pub mod state;
 pub mod transform;
 
 pub use budget::Budget;
+pub use cursor::{Cursor, POSITION};
 pub use ledger::Ledger;
 pub use plan::{Job, Options, Plan, plan};
 pub use progress::{Counts, Progress};

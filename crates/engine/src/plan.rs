@@ -3,6 +3,7 @@
 //! The plan intersects what the source can emit with what the sink accepts. The same encoding and no transform: bytes
 //! pass through untouched. Otherwise a decoder and an encoder are put in, with columns in between.
 
+use crate::cursor::{self, Cursor};
 use crate::reject::OnError;
 use crate::resume::{self, Resume, Tracking};
 use crate::retry::Retries;
@@ -40,6 +41,8 @@ pub struct Options {
     pub retries: Retries,
     /// Runs that fail; `None`: nothing is remembered of them.
     pub tracking: Option<Tracking>,
+    /// Only what is new is read.
+    pub cursor: Option<Cursor>,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             on_error: OnError::Stop,
             retries: Retries::default(),
             tracking: None,
+            cursor: None,
         }
     }
 }
@@ -86,6 +90,8 @@ pub struct Plan {
     pub resume: Resume,
     /// See [`haul_model::Saved::shape`].
     pub shape: String,
+    /// How far a cursor has got when all is written, where the sink does not keep that.
+    pub position: Option<String>,
     /// Remarks of both ends.
     pub notes: Vec<Note>,
 }
@@ -103,6 +109,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         Some(Left::Splits(done)) => Some(done),
         None => None,
     };
+    let position = cursor::narrow(job)?;
     let form = job.sink.form();
     let mut schema = job.source.schema(form)?;
     let pass_through = choose_pass_through(job, &schema);
@@ -113,6 +120,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     }
     let incoming = Incoming { source: job.source.name(), schema: schema.clone(), pass_through: pass_through.clone() };
     let mut write = job.sink.plan(&incoming)?;
+    let position = cursor::hand_over(job, position)?;
     let degree = match job.options.limit {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
@@ -143,6 +151,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         shape,
         read,
         write,
+        position,
         notes,
     })
 }
@@ -176,6 +185,7 @@ fn finished(job: &Job, rows: u64) -> Plan {
         guarantee: Guarantee::AllOrNothing,
         resume,
         shape: String::new(),
+        position: None,
         notes: Vec::new(),
     }
 }

@@ -6,6 +6,7 @@
 //! Nothing here does IO, prints, or reads the environment.
 
 mod batch;
+mod catalog;
 mod codec;
 mod connector;
 mod endpoint;
@@ -21,9 +22,10 @@ mod split;
 mod watch;
 
 pub use batch::{Batch, Origin, Payload, Raw, Rows};
+pub use catalog::{Catalog, Object, matches_pattern};
 pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Plain, Rejects, Strict, Transform};
 pub use connector::{CheckLine, Connector, ConnectorSpec, Environment, Example, Leftover};
-pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode};
+pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode, percent_encode_path};
 pub use error::{Error, ErrorKind, Place, Result, ResultExt};
 pub use form::{Form, OnLossy, field_meta};
 pub use plan::{ColumnMapping, Guarantee, Note, ReadPlan, WritePlan};

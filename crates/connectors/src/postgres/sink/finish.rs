@@ -37,6 +37,17 @@ impl PostgresSink {
         }
         let name = planned.transaction_name.clone();
         if planned.way == Way::Append && notes.is_none() {
+            let mut lanes = lanes;
+            // In the transaction that is committed last: by then everything is in.
+            if let (Some(end), Some(lane)) = (planned.shared.end.get(), lanes.iter_mut().rfind(|lane| lane.rows > 0)) {
+                lane.session.run(&end.insert_all(rows))?;
+            }
+            if let Some(cursor) = planned.shared.cursor.get() {
+                match lanes.iter_mut().rfind(|lane| lane.rows > 0) {
+                    Some(lane) => cursor.note(&mut lane.session)?,
+                    None => cursor.note(&mut self.session("finish")?)?,
+                }
+            }
             commit_lanes(lanes, planned.prepared, &name).map_err(|e| e.object(&planned.shared.table))?;
             return Ok(finished);
         }
@@ -60,6 +71,9 @@ impl PostgresSink {
             if summed != noted {
                 return Err(Error::internal(format!("the checkpoints count {summed} rows, and {noted} a moment ago")));
             }
+        }
+        if let Some(cursor) = planned.shared.cursor.get() {
+            cursor.note(&mut session)?;
         }
         failpoint::pass("final-before-commit");
         self.commit_last(session, "finish")?;
@@ -125,6 +139,9 @@ impl PostgresSink {
         session.run("SET CONSTRAINTS ALL IMMEDIATE")?;
         for table in &staged {
             session.run(&format!("DROP TABLE {}", table.sql))?;
+        }
+        if let Some(cursor) = self.planned()?.shared.cursor.get() {
+            cursor.note(&mut session)?;
         }
         failpoint::pass("final-before-commit");
         self.commit_last(session, &name)?;

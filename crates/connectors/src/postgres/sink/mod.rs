@@ -33,8 +33,8 @@ use super::watch::{Side, Waits};
 use arrow_schema::SchemaRef;
 use checkpoint::Notes;
 use haul_model::{
-    Encoder, Encoding, Endpoint, Environment, Error, Finished, Form, Incoming, Left, Leftover, OnLossy, Result, RunId, Settings, Sink,
-    SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
+    Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Incoming, Left, Leftover, OnLossy, Result, RunId, Settings,
+    Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
 use settings::{Format, Options};
 use std::collections::HashMap;
@@ -63,6 +63,8 @@ pub struct PostgresSink {
     found: Option<Relation>,
     planned: Option<Planned>,
     begun: bool,
+    /// Where a cursor stood before this run.
+    position: Option<String>,
     /// What an earlier run that had finished has left.
     earlier: Vec<Leftover>,
 }
@@ -116,6 +118,10 @@ struct Shared {
     done: Arc<Mutex<Vec<Done>>>,
     /// The notes of a run that commits split by split.
     notes: OnceLock<Arc<Notes>>,
+    /// For a run that does not, but whose end is to be noted.
+    end: OnceLock<Arc<Notes>>,
+    /// How far a cursor has got with this load.
+    cursor: OnceLock<Arc<checkpoint::Cursor>>,
     /// The server process of each lane.
     backends: Arc<Mutex<HashMap<u32, i32>>>,
 }
@@ -197,6 +203,7 @@ impl PostgresSink {
             found,
             planned: None,
             begun: false,
+            position: None,
             earlier: Vec::new(),
         })
     }
@@ -318,6 +325,48 @@ impl Sink for PostgresSink {
         tracks
     }
 
+    fn cursor(&mut self, cursor: &str) -> Result<Option<String>> {
+        let mut control = self.control()?;
+        let schema = self.found.as_ref().map(|relation| relation.schema.clone());
+        let schema = schema.or_else(|| self.target.table.as_ref().and_then(|table| table.schema.clone()));
+        let stored = match &schema {
+            Some(schema) => checkpoint::cursor(&mut control, schema, cursor),
+            // The table is still to be made.
+            None => Ok(None),
+        };
+        self.control = Some(control);
+        self.position = stored?;
+        Ok(self.position.clone())
+    }
+
+    fn keep_cursor(&mut self, cursor: &str, position: &str) -> Result<bool> {
+        let stored = self.position.clone();
+        let planned = self.planned()?;
+        let adds = planned.way == Way::Append || planned.way == Way::Create || planned.merging.is_some();
+        if !adds {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "a cursor brings only what is new, and this mode takes away what earlier runs brought",
+            )
+            .object(self.name())
+            .hint("use mode=append, or a mode with a key (upsert)"));
+        }
+        let mut control = self.control()?;
+        let planned = self.planned()?;
+        let unlogged = checkpoint::persistence(&mut control, &qualified(&planned.schema, &planned.name))?.unwrap_or(false);
+        let kept = checkpoint::Cursor::new(&planned.schema, unlogged, cursor, stored, position);
+        let _ = planned.shared.cursor.set(Arc::new(kept));
+        self.control = Some(control);
+        Ok(true)
+    }
+
+    fn note_end(&mut self, run: &RunId) -> Result<()> {
+        let mut control = self.control()?;
+        let noted = self.note_end_with(&mut control, run);
+        self.control = Some(control);
+        noted
+    }
+
     fn leaves(&self) -> Vec<String> {
         let Some(planned) = self.planned.as_ref() else { return Vec::new() };
         let staging = match &planned.merging {
@@ -326,7 +375,8 @@ impl Sink for PostgresSink {
             None => Vec::new(),
         };
         let staging = staging.into_iter().map(|table| format!("table {table}"));
-        let notes = planned.shared.notes.get().map(|_| checkpoint::leaf(&planned.schema));
+        let noted = planned.shared.notes.get().is_some() || planned.shared.end.get().is_some();
+        let notes = noted.then(|| checkpoint::leaf(&planned.schema));
         staging.chain(notes).collect()
     }
 
@@ -350,9 +400,13 @@ impl Sink for PostgresSink {
         }
         self.begun = true;
         let planned = self.planned()?;
-        match planned.shared.notes.get() {
-            Some(notes) => notes.begin(&mut control, fresh && planned.way.is_staged()),
-            None => Ok(()),
+        if let Some(cursor) = planned.shared.cursor.get() {
+            cursor.begin(&mut control)?;
+        }
+        match (planned.shared.notes.get(), planned.shared.end.get()) {
+            (Some(notes), _) => notes.begin(&mut control, fresh && planned.way.is_staged()),
+            (None, Some(end)) => end.begin(&mut control, false),
+            (None, None) => Ok(()),
         }
     }
 
@@ -411,7 +465,8 @@ impl Sink for PostgresSink {
 
     fn forget(&mut self) -> Result<()> {
         // After a run that had finished before, nothing was planned: the earlier one's leaves say where to look.
-        let notes = self.planned.as_ref().and_then(|planned| planned.shared.notes.get());
+        let shared = self.planned.as_ref().map(|planned| &planned.shared);
+        let notes = shared.and_then(|shared| shared.notes.get().or_else(|| shared.end.get()));
         match (notes, std::mem::take(&mut self.earlier)) {
             (Some(notes), _) => notes.remove(&mut self.session("forget")?),
             (None, leaves) if leaves.is_empty() => Ok(()),

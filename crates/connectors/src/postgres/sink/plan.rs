@@ -96,6 +96,8 @@ impl PostgresSink {
             opened: Arc::new(AtomicU32::new(0)),
             done: Arc::default(),
             notes: OnceLock::new(),
+            end: OnceLock::new(),
+            cursor: OnceLock::new(),
             backends: Arc::default(),
         };
         let (described, ddl) = match &merging {
