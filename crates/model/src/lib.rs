@@ -8,6 +8,7 @@
 mod batch;
 mod codec;
 mod connector;
+mod definition;
 mod endpoint;
 mod error;
 pub mod failpoint;
@@ -23,6 +24,7 @@ mod watch;
 pub use batch::{Batch, Origin, Payload, Raw, Rows};
 pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Plain, Rejects, Strict, Transform};
 pub use connector::{CheckLine, Connector, ConnectorSpec, Environment, Example, Leftover};
+pub use definition::{PartKind, TableDefinition, TablePart};
 pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode};
 pub use error::{Error, ErrorKind, Place, Result, ResultExt};
 pub use form::{Form, OnLossy, field_meta};
