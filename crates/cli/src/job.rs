@@ -323,6 +323,7 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         cores: env.cores,
         budget: settings.bytes("budget").unwrap_or(64 << 20),
         batch_rows: batch_rows.map(|n| n as usize),
+        batch_bytes: settings.bytes("batch_bytes").map(|n| usize::try_from(n).unwrap_or(usize::MAX).max(1)),
         limit: if limit_in_source { None } else { positive("limit")? },
         on_error,
         retries: Retries {

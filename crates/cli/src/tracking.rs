@@ -157,7 +157,8 @@ fn is_tuning<'a>(mut settings: impl Iterator<Item = &'a Setting>, name: &str) ->
 
 /// The target as text that can be connected to again, without secrets: settings that came as flags stand in the query.
 fn target_text(sink: &End) -> String {
-    let secret = |name: &str| matches!(name, "password" | "sslpassword");
+    // Statements of the user's own may hold secrets too, and cleaning needs none of them.
+    let secret = |name: &str| matches!(name, "password" | "sslpassword" | "pre_sql" | "post_sql");
     let address = match sink.endpoint.address.rsplit_once('@') {
         Some((user, host)) if sink.endpoint.is_uri => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
         _ => sink.endpoint.address.clone(),

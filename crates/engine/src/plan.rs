@@ -33,6 +33,8 @@ pub struct Options {
     pub budget: u64,
     /// At most this many rows per batch.
     pub batch_rows: Option<usize>,
+    /// About this many bytes in a block for a sink with connections of its own.
+    pub batch_bytes: Option<usize>,
     /// Stop after this many rows, in source order (single worker).
     pub limit: Option<u64>,
     /// Bad rows.
@@ -52,6 +54,7 @@ impl Default for Options {
             cores: 1,
             budget: 64 << 20,
             batch_rows: None,
+            batch_bytes: None,
             limit: None,
             on_error: OnError::Stop,
             retries: Retries::default(),
@@ -113,12 +116,16 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     let form = job.sink.form();
     let mut schema = job.source.schema(form)?;
     let pass_through = choose_pass_through(job, &schema);
+    let own = schema.clone();
     let mut transforms = Vec::new();
     for transform in &job.transforms {
         schema = transform.output(&schema)?;
         transforms.push(transform.describe());
     }
-    let incoming = Incoming { source: job.source.name(), schema: schema.clone(), pass_through: pass_through.clone() };
+    let mut incoming = Incoming { pass_through: pass_through.clone(), ..Incoming::new(job.source.name(), schema.clone()) };
+    if job.sink.wants_definition() && keeps_names(&own, &schema) {
+        incoming.definition = job.source.definition()?;
+    }
     let mut write = job.sink.plan(&incoming)?;
     let position = cursor::hand_over(job, position)?;
     let degree = match job.options.limit {
@@ -133,6 +140,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     }
     let (lanes, workers) = widths(job, &read, &write);
     job.sink.writers(workers, &mut write);
+    size_blocks(&job.options, workers, &mut write);
     let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());
@@ -154,6 +162,24 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         position,
         notes,
     })
+}
+
+/// Takes the user's word for the size of blocks, where each worker sends its own, as far as the budget goes: a worker holds one block.
+fn size_blocks(options: &Options, workers: usize, write: &mut WritePlan) {
+    let Some(wanted) = options.batch_bytes.filter(|_| write.own_connections) else { return };
+    let most = usize::try_from(options.budget).unwrap_or(usize::MAX) / workers.max(1);
+    if wanted > most {
+        write
+            .notes
+            .push(Note::new(format!("batch_bytes is {most} here: one block for each of {workers} workers has to fit into the budget")));
+    }
+    write.block_bytes = wanted.min(most);
+}
+
+/// Whether the columns that arrive are some of the source's, under their own names and in their order.
+fn keeps_names(own: &SchemaRef, arriving: &SchemaRef) -> bool {
+    let mut own = own.fields().iter();
+    arriving.fields().iter().all(|field| own.any(|o| o.name() == field.name()))
 }
 
 /// The plan of a job that an earlier run has done: nothing is to do.

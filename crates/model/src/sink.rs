@@ -1,6 +1,6 @@
 //! Writing: what a sink accepts and how the engine drives it.
 
-use crate::{Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, Watch, WritePlan};
+use crate::{Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, TableDefinition, Watch, WritePlan};
 use arrow_schema::SchemaRef;
 
 /// What will be written.
@@ -12,6 +12,15 @@ pub struct Incoming {
     pub schema: SchemaRef,
     /// Bytes come as they are in this encoding; `None` = through this sink's encoder.
     pub pass_through: Option<Encoding>,
+    /// What else the source's table is made of, if the sink wanted to know and the source does.
+    pub definition: Option<TableDefinition>,
+}
+
+impl Incoming {
+    /// Rows with these columns, through the sink's encoder.
+    pub fn new(source: impl Into<String>, schema: SchemaRef) -> Self {
+        Self { source: source.into(), schema, pass_through: None, definition: None }
+    }
 }
 
 /// A place to write to.
@@ -32,6 +41,10 @@ pub trait Sink: Send + Sync {
     }
     /// Whether bytes in `encoding` with these columns can be written untouched.
     fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool;
+    /// Whether `plan` has a use for [`Incoming::definition`].
+    fn wants_definition(&self) -> bool {
+        false
+    }
     /// Checks everything that can be checked and says what will happen. Changes nothing.
     ///
     /// # Errors

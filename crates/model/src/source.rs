@@ -1,6 +1,6 @@
 //! Reading: what a source offers and how the engine drives it.
 
-use crate::{Batch, Decoder, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, Watch};
+use crate::{Batch, Decoder, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch};
 use arrow_schema::SchemaRef;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
@@ -51,6 +51,13 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Types that cannot be carried at all in this form, named.
     fn schema(&self, form: Form) -> Result<SchemaRef>;
+    /// Keys, indexes and the rest of the table that is read; `None` where there is no such table. Asked for before `plan`.
+    ///
+    /// # Errors
+    /// The server's.
+    fn definition(&mut self) -> Result<Option<TableDefinition>> {
+        Ok(None)
+    }
     /// What a user should know about reading in this form (lossy types, order, snapshot).
     fn notes(&self, _form: Form) -> Vec<Note> {
         Vec::new()

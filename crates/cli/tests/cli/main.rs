@@ -19,6 +19,7 @@ mod postgres_faults;
 mod postgres_files;
 mod postgres_incremental;
 mod postgres_keyed;
+mod postgres_loading;
 mod postgres_pushdown;
 mod postgres_resume;
 mod postgres_snapshots;

@@ -12,6 +12,7 @@ pub mod ddl;
 pub mod decode;
 mod decode_column;
 mod decode_json;
+mod definition;
 pub mod discover;
 pub mod encode;
 mod encode_json;

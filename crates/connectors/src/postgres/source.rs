@@ -25,7 +25,7 @@ use super::watch::{Side, Waits};
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
     Batch, Decoder, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position,
-    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, Watch, nearest,
+    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, TableDefinition, Watch, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -349,6 +349,13 @@ impl Source for PostgresSource {
         self.statement.iter().cloned().chain(copies).collect()
     }
 
+    fn definition(&mut self) -> Result<Option<TableDefinition>> {
+        match (&self.what, &mut self.leader) {
+            (What::Relation(relation), Some(leader)) => super::definition::of(leader, relation).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     fn schema(&self, form: Form) -> Result<SchemaRef> {
         Ok(Arc::new(Schema::new(self.plans(form)?.into_iter().map(|plan| plan.field).collect::<Vec<_>>())))
     }
@@ -435,6 +442,8 @@ impl Source for PostgresSource {
         if let Some(lanes) = self.lanes.take() {
             let _ = lanes.close();
         }
+        // Under pushdown nobody has used it, and its lock would stand in the way of a sink that empties the same table.
+        self.leader = None;
         Ok(())
     }
 }

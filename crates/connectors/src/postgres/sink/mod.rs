@@ -10,9 +10,12 @@ mod finish;
 mod keys;
 mod mapping;
 mod merge;
+mod objects;
 mod plan;
 mod settings;
 mod staging;
+mod statements;
+mod triggers;
 mod way;
 mod writer;
 
@@ -23,7 +26,7 @@ mod tests;
 
 pub use settings::SINK;
 
-use super::catalog::{PgColumn, Relation};
+use super::catalog::Relation;
 use super::config;
 use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
@@ -36,11 +39,13 @@ use haul_model::{
     Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Incoming, Left, Leftover, OnLossy, Result, RunId, Settings,
     Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
+use objects::Objects;
 use settings::{Format, Options};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use triggers::Held;
 use way::{Way, qualified};
 use writer::{Done, LaneWriter};
 
@@ -67,6 +72,10 @@ pub struct PostgresSink {
     position: Option<String>,
     /// What an earlier run that had finished has left.
     earlier: Vec<Leftover>,
+    /// An earlier run has left splits that this one goes on with.
+    goes_on: bool,
+    /// What was confirmed, once everything is committed.
+    settled: Option<Finished>,
 }
 
 /// What was decided.
@@ -78,10 +87,15 @@ struct Planned {
     name: String,
     staging: String,
     relation: Option<Relation>,
-    targets: Vec<PgColumn>,
     column_list: String,
     /// CREATE TABLE of the staging table.
     create: Option<String>,
+    /// What a new table gets beside its columns.
+    objects: Objects,
+    /// How triggers are held back in the last transaction.
+    held: Held,
+    /// What INSERT needs for the identity columns.
+    overriding: &'static str,
     columns: WriteColumns,
     had_rows: bool,
     /// Lanes that can be committed together.
@@ -96,10 +110,14 @@ impl Planned {
     fn staging_sql(&self) -> String {
         qualified(&self.schema, &self.staging)
     }
+
+    fn table_sql(&self) -> String {
+        qualified(&self.schema, &self.name)
+    }
 }
 
 /// What all lanes know.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Shared {
     /// The COPY; under [`statement`] the INSERT that a SELECT is put behind.
     copy_sql: String,
@@ -112,6 +130,8 @@ struct Shared {
     names: (String, String),
     /// Key columns, if there is a key.
     key: Vec<String>,
+    /// Statements at the beginning of each transaction that copies.
+    prelude: String,
     /// Where the rows of this lane wait to be merged.
     staged: Option<Arc<staging::Lane>>,
     opened: Arc<AtomicU32>,
@@ -205,6 +225,8 @@ impl PostgresSink {
             begun: false,
             position: None,
             earlier: Vec::new(),
+            goes_on: false,
+            settled: None,
         })
     }
 
@@ -312,8 +334,11 @@ impl Sink for PostgresSink {
         let mut control = self.control()?;
         let left = checkpoint::look(&mut control, &run.run, leaves)?;
         self.control = Some(control);
-        if let Left::Everything(_) = left {
-            self.earlier = leaves.iter().map(|what| Leftover { run: run.run.clone(), what: what.clone() }).collect();
+        match &left {
+            Left::Everything(_) => {
+                self.earlier = leaves.iter().map(|what| Leftover { run: run.run.clone(), what: what.clone() }).collect();
+            }
+            Left::Splits(splits) => self.goes_on = !splits.is_empty(),
         }
         Ok(left)
     }
@@ -384,6 +409,10 @@ impl Sink for PostgresSink {
         true
     }
 
+    fn wants_definition(&self) -> bool {
+        objects::wanted(&self.options)
+    }
+
     fn writers(&mut self, count: usize, plan: &mut WritePlan) {
         self.settle_width(count, plan);
     }
@@ -393,10 +422,17 @@ impl Sink for PostgresSink {
         let mut control = self.control()?;
         let planned = self.planned()?;
         let fresh = !planned.way.is_staged() || !checkpoint::exists(&mut control, &planned.staging_sql())?;
+        if fresh && !self.goes_on {
+            self.before()?;
+        }
         if let Some(create) = planned.create.as_ref().filter(|_| fresh) {
+            planned.objects.rehearse(&mut control, create, &planned.staging_sql()).map_err(|e| e.object(&planned.shared.table))?;
             failpoint::pass("staging-before-create");
             control.run(create).map_err(|e| e.object(&planned.shared.table))?;
             failpoint::pass("staging-after-create");
+        }
+        if let Some(create) = planned.merging.as_ref().and_then(|m| m.create.as_ref()) {
+            planned.objects.rehearse(&mut control, create, &planned.table_sql()).map_err(|e| e.object(&planned.shared.table))?;
         }
         self.begun = true;
         let planned = self.planned()?;
@@ -425,7 +461,7 @@ impl Sink for PostgresSink {
             checkpoint::fence(&mut session, earlier)?;
         }
         backends().insert(lane, process);
-        session.begin("")?;
+        writer::begin(&mut session, &planned.shared)?;
         let shared = match &planned.merging {
             None => Arc::clone(&planned.shared),
             Some(merging) => Arc::new(merging.staging.open(&planned.shared, &planned.column_list, &mut session, lane)?),
@@ -445,11 +481,18 @@ impl Sink for PostgresSink {
     }
 
     fn finish(&mut self) -> Result<Finished> {
-        let lanes = {
-            let shared = &self.planned()?.shared;
-            std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut finished = match self.settled.take() {
+            // Called again, because what comes behind the last COMMIT has failed.
+            Some(finished) => finished,
+            None => {
+                let shared = Arc::clone(&self.planned()?.shared);
+                let lanes = std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner));
+                self.settle(lanes)?
+            }
         };
-        self.settle(lanes)
+        self.settled = Some(finished.clone());
+        self.after(&mut finished)?;
+        Ok(finished)
     }
 
     fn abort(&mut self) -> Vec<String> {
