@@ -19,6 +19,7 @@
 
 mod attempt;
 mod budget;
+mod kept;
 mod lane;
 mod ledger;
 mod order;
