@@ -21,6 +21,7 @@
 mod attempt;
 mod budget;
 mod cursor;
+mod kept;
 mod lane;
 mod ledger;
 mod order;

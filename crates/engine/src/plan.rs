@@ -132,7 +132,8 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
     };
-    let reading = Reading { pass_through: pass_through.clone(), form, degree };
+    let ordered = !write.own_connections && !write.in_split_order;
+    let reading = Reading { pass_through: pass_through.clone(), form, degree, ordered };
     let shape = resume::shape(&reading, &schema, &transforms, &write);
     let (mut read, went_on) = resume::read(job, &reading, left, &shape)?;
     if degree < job.options.degree && job.options.limit.is_none() {
@@ -193,6 +194,7 @@ fn finished(job: &Job, rows: u64) -> Plan {
         guarantee: Guarantee::AllOrNothing,
         own_connections: false,
         whole_splits: false,
+        in_split_order: false,
         max_writers: None,
         block_bytes: 0,
         run_bytes: None,
@@ -252,7 +254,7 @@ fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
     } else {
         cores.max(if read.network { lanes } else { 1 })
     };
-    if write.whole_splits || read.network && read.splits.len() > 1 {
+    if write.whole_splits || write.in_split_order && lanes > 1 || read.network && read.splits.len() > 1 {
         // A worker of its own for each split: only then can a split become durable, or be tried again, alone.
         workers = workers.min(lanes);
     }

@@ -22,6 +22,8 @@ pub struct Reading {
     pub form: Form,
     /// Readers wanted at once (0 = the source decides).
     pub degree: usize,
+    /// The sink keeps the rows in the order of the splits: they are best read one after another.
+    pub ordered: bool,
 }
 
 /// What a source knows about its size without reading it.

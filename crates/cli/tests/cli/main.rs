@@ -27,5 +27,8 @@ mod postgres_splits;
 mod postgres_tables;
 mod postgres_values;
 mod runner;
+mod sets_hive;
+mod sets_read;
+mod sets_write;
 mod snapshots;
 mod values;

@@ -150,6 +150,7 @@ impl PostgresSink {
             guarantee: Guarantee::AllOrNothing,
             own_connections: true,
             whole_splits: planned.merging.is_some(),
+            in_split_order: false,
             max_writers: room.into_iter().chain(most).min(),
             block_bytes: BLOCK,
             run_bytes: None,
