@@ -1,6 +1,8 @@
 //! Reading: what a source offers and how the engine drives it.
 
-use crate::{Batch, Decoder, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch};
+use crate::{
+    Batch, Decoder, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch,
+};
 use arrow_schema::SchemaRef;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
