@@ -43,7 +43,9 @@ fn in_05_rows_that_commit_late_are_not_missed() {
 
 #[test]
 fn numbers_that_come_from_elsewhere_may_come_late() {
-    let site = Site::new("create table src (id int primary key, v text); create table dst (id int, v text); insert into src values (10, 'a'), (20, 'b')");
+    let site = Site::new(
+        "create table src (id int primary key, v text); create table dst (id int, v text); insert into src values (10, 'a'), (20, 'b')",
+    );
     assert_eq!(run(&site), 2);
     assert_eq!(run(&site), 0);
     site.sql("insert into src values (15, 'between'), (30, 'c')");
