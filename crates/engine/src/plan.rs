@@ -45,6 +45,8 @@ pub struct Options {
     pub tracking: Option<Tracking>,
     /// Only what is new is read.
     pub cursor: Option<Cursor>,
+    /// The job is one of several: foreign keys of a new table wait for the others ([`haul_model::Finished::keys_later`]).
+    pub keys_later: bool,
 }
 
 impl Default for Options {
@@ -60,6 +62,7 @@ impl Default for Options {
             retries: Retries::default(),
             tracking: None,
             cursor: None,
+            keys_later: false,
         }
     }
 }
@@ -122,7 +125,11 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         schema = transform.output(&schema)?;
         transforms.push(transform.describe());
     }
-    let mut incoming = Incoming { pass_through: pass_through.clone(), ..Incoming::new(job.source.name(), schema.clone()) };
+    let mut incoming = Incoming {
+        pass_through: pass_through.clone(),
+        keys_later: job.options.keys_later,
+        ..Incoming::new(job.source.name(), schema.clone())
+    };
     if job.sink.wants_definition() && keeps_names(&own, &schema) {
         incoming.definition = job.source.definition()?;
     }

@@ -33,7 +33,7 @@ pub use form::{Form, OnLossy, field_meta};
 pub use plan::{ColumnMapping, Guarantee, Note, ReadPlan, WritePlan};
 pub use resume::{Earlier, Held, Left, Reuse, RunId, Saved, SplitDone, StateStore};
 pub use settings::{Kind, Setting, Settings, nearest, parse_bytes, parse_duration};
-pub use sink::{Finished, Incoming, Keyed, Sink, Slot, Tracks, Writer};
+pub use sink::{Finished, Incoming, Keyed, KeysLater, Sink, Slot, Tracks, Writer};
 pub use source::{Encoding, Estimate, Next, Reader, Reading, Source};
 pub use split::{Checkpoint, Position, Span, Split};
 pub use watch::{RUNNING, Watch};

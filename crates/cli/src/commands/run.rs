@@ -12,8 +12,7 @@ use crate::streams::{Board, End, Item, Items, Journal, expand, schedule, show_bo
 use crate::tracking::{self, Purpose};
 use clap::ArgMatches;
 use haul_engine::Progress;
-use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings};
-use std::collections::HashSet;
+use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings, TablePart};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -62,12 +61,18 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
         end
     });
     drop(display);
-    let outcome = verdict(&items, &ends, env);
+    let (mut notes, mut outcome) = (items.notes.clone(), verdict(&items, &ends, env));
+    if outcome.is_ok() {
+        match run.keys(&items.items, &ends) {
+            Ok(more) => notes.extend(more),
+            Err(error) => outcome = Err(error.also("the rows are in; the same command with --resume does the keys again")),
+        }
+    }
     if outcome.is_ok() {
         let jobs: Result<Vec<String>> = items.items.iter().map(|item| Ok(run.identity(item)?.0)).collect();
         journal.close(&jobs?)?;
     }
-    report(&items, &ends, started.elapsed(), json)?;
+    report(&items.items, &ends, &notes, started.elapsed(), json)?;
     outcome
 }
 
@@ -80,11 +85,27 @@ impl Run<'_> {
         Ends::of(self.asked(item))?.identity(self.env)
     }
 
+    /// Foreign keys of new tables, now that all tables are there: those that refer to each other too.
+    fn keys(&self, items: &[Item], ends: &[End]) -> Result<Vec<String>> {
+        let all: Vec<_> = items.iter().zip(ends).filter_map(|(item, end)| Some((item, end.keys_later()?))).collect();
+        let mut notes = Vec::new();
+        for (item, later) in all.iter().filter(|(_, later)| !later.keys.is_empty()) {
+            // A key speaks of the source's tables, which may have other names here.
+            let here =
+                |name: &str| all.iter().find(|(_, other)| other.source == name).map_or(name.to_string(), |(_, other)| other.target.clone());
+            let keys = later.keys.iter().map(|key| TablePart { refers_to: key.refers_to.as_deref().map(here), ..key.clone() });
+            let keys: Vec<TablePart> = keys.collect();
+            let left_out = Ends::of(self.asked(item)).and_then(|ends| ends.add_keys(self.env, &later.target, &keys));
+            notes.extend(left_out.map_err(|e| e.context(format_args!("{}: foreign keys", item.name)))?);
+        }
+        Ok(notes)
+    }
+
     /// One stream.
     fn one(&self, number: usize, item: &Item, progress: &Arc<Progress>) -> Result<End> {
         let identity = self.identity(item)?;
         match self.journal.done(&identity.0) {
-            Some(rows) if self.resumes => return Ok(End::Before { rows }),
+            Some(end) if self.resumes => return Ok(end),
             _ => self.journal.begin(&identity.0)?,
         }
         // Streams of one run must not share the names of what they make.
@@ -94,16 +115,18 @@ impl Run<'_> {
             // That a stream had not begun is no news here.
             ready.notes.clear();
             if let Some(rows) = ready.ended_before(&env)? {
-                self.journal.finished(number, &identity, rows)?;
-                return Ok(End::Before { rows });
+                self.journal.finished(number, &identity, rows, None)?;
+                return Ok(End::Before { rows, keys_later: None });
             }
         }
+        ready.job.options.keys_later = true;
         if let Some(tracking) = &mut ready.job.options.tracking {
             // Between a stream's last commit and the note that it is done, the job may be killed.
             tracking.note_end = true;
         }
         let done = carry_out(ready, &env, progress, |_| None)?;
-        self.journal.finished(number, &identity, done.outcome.finished.rows)?;
+        let finished = &done.outcome.finished;
+        self.journal.finished(number, &identity, finished.rows, finished.keys_later.as_ref())?;
         Ok(End::Done(Box::new(done)))
     }
 }
@@ -125,6 +148,10 @@ fn dry_run(items: &Items, env: &Environment, json: bool) -> Result<()> {
     for (number, item) in items.items.iter().enumerate() {
         let env = Environment { run_id: format!("{}s{number}", env.run_id), ..env.clone() };
         let ready = Ends::of(asked(item, &items.catalogs, &Vec::new())).and_then(|ends| ends.connect(&env, Purpose::Plan));
+        let ready = ready.map(|mut ready| {
+            ready.job.options.keys_later = true;
+            ready
+        });
         if json {
             let planned = ready.and_then(|mut ready| plan::planned_json(&mut ready));
             failed += usize::from(planned.is_err());
@@ -167,62 +194,21 @@ fn verdict(items: &Items, ends: &[End], env: &Environment) -> Result<()> {
     }
 }
 
-fn report(items: &Items, ends: &[End], elapsed: Duration, json: bool) -> Result<()> {
-    let mut seen = HashSet::new();
-    let notes_of = |done: &Done| done.outcome.finished.notes.clone();
-    for note in &items.notes {
+fn report(items: &[Item], ends: &[End], notes: &[String], elapsed: Duration, json: bool) -> Result<()> {
+    for note in notes {
         eprintln!("note: {note}");
     }
     let mut table = Table::new(&["stream", "rows", "MB", "seconds", "rows/s", "guarantee", "result"]).right(&[1, 2, 3, 4]);
     let mut streams = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
-    for (item, end) in items.items.iter().zip(ends) {
-        let none = || "-".to_string();
-        let mut row = vec![item.name.clone(), none(), none(), none(), none(), none()];
-        let mut told = serde_json::json!({"stream": item.name});
-        let word = match end {
-            End::Done(done) => {
-                for note in notes_of(done).into_iter().filter(|note| seen.insert((item.name.clone(), note.clone()))) {
-                    eprintln!("note: {}: {note}", item.name);
-                }
-                let (written, counts) = (done.outcome.finished.written(), &done.outcome.counts);
-                let (moved, seconds) = (counts.bytes_in.max(counts.bytes_out), done.outcome.elapsed.as_secs_f64());
-                rows += written;
-                bytes += moved;
-                row = vec![
-                    item.name.clone(),
-                    render::count(written),
-                    format!("{:.1}", moved as f64 / 1e6),
-                    format!("{seconds:.2}"),
-                    render::count((counts.read as f64 / seconds.max(1e-6)) as u64),
-                    done.plan.guarantee.to_string(),
-                ];
-                told = result(done);
-                told["stream"] = serde_json::json!(item.name);
-                "ok".to_string()
-            }
-            End::Before { rows } => {
-                row[1] = render::count(*rows);
-                told["status"] = serde_json::json!("done before");
-                told["rows_written"] = serde_json::json!(rows);
-                "done before".into()
-            }
-            End::Failed(error) => {
-                eprintln!("error: {}: {error}", item.name);
-                error.hint_text().iter().for_each(|hint| eprintln!(" hint: {hint}"));
-                told["status"] = serde_json::json!("failed");
-                told["error"] = error_json(error);
-                "FAILED".into()
-            }
-            End::Skipped(why) => {
-                told["status"] = serde_json::json!("skipped");
-                told["why"] = serde_json::json!(why);
-                format!("skipped: {why}")
-            }
-        };
-        row.push(word);
-        table.row(row);
-        streams.push(told);
+    for (item, end) in items.iter().zip(ends) {
+        remarks(item, end);
+        table.row(row(item, end));
+        streams.push(told(item, end));
+        if let End::Done(done) = end {
+            rows += done.outcome.finished.written();
+            bytes += moved(done);
+        }
     }
     let seconds = elapsed.as_secs_f64().max(1e-6);
     eprint!("{}", table.render());
@@ -239,8 +225,55 @@ fn report(items: &Items, ends: &[End], elapsed: Duration, json: bool) -> Result<
         return Ok(());
     }
     let status = if ends.iter().all(End::is_well) { "ok" } else { "failed" };
-    render::print(&format!(
-        "{}\n",
-        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": items.notes})
-    ))
+    let all =
+        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": notes});
+    render::print(&format!("{all}\n"))
+}
+
+fn moved(done: &Done) -> u64 {
+    done.outcome.counts.bytes_in.max(done.outcome.counts.bytes_out)
+}
+
+/// What is to be said of a stream beside its line.
+fn remarks(item: &Item, end: &End) {
+    match end {
+        End::Done(done) => done.outcome.finished.notes.iter().for_each(|note| eprintln!("note: {}: {note}", item.name)),
+        End::Failed(error) => {
+            eprintln!("error: {}: {error}", item.name);
+            error.hint_text().iter().for_each(|hint| eprintln!(" hint: {hint}"));
+        }
+        _ => {}
+    }
+}
+
+/// Its line in the final table.
+fn row(item: &Item, end: &End) -> Vec<String> {
+    let (mut cells, result) = (vec!["-".to_string(); 5], end.word());
+    match end {
+        End::Done(done) => {
+            let seconds = done.outcome.elapsed.as_secs_f64();
+            cells = vec![
+                render::count(done.outcome.finished.written()),
+                format!("{:.1}", moved(done) as f64 / 1e6),
+                format!("{seconds:.2}"),
+                render::count((done.outcome.counts.read as f64 / seconds.max(1e-6)) as u64),
+                done.plan.guarantee.to_string(),
+            ];
+        }
+        End::Before { rows, .. } => cells[0] = render::count(*rows),
+        _ => {}
+    }
+    std::iter::once(item.name.clone()).chain(cells).chain([result]).collect()
+}
+
+/// The same for programs.
+fn told(item: &Item, end: &End) -> serde_json::Value {
+    let mut told = match end {
+        End::Done(done) => result(done),
+        End::Before { rows, .. } => serde_json::json!({"status": "done before", "rows_written": rows}),
+        End::Failed(error) => serde_json::json!({"status": "failed", "error": error_json(error)}),
+        End::Skipped(why) => serde_json::json!({"status": "skipped", "why": why}),
+    };
+    told["stream"] = serde_json::json!(item.name);
+    told
 }

@@ -55,6 +55,13 @@ pub const SINK: &[Setting] = &[
         "false",
         "One file in the order of the source, also where several lanes read it: rows of a later part wait for those before.",
     ),
+    Setting::new(
+        "mkdir",
+        Kind::Bool,
+        "off",
+        "Make the folder of the file if it is missing. Folders that a name is made of are always made.",
+    )
+    .tuning(),
     Setting::new("fsync", Kind::Bool, "on", "Make the file durable before it gets its name. off: leave that to the operating system."),
     Setting::new(
         "mode",

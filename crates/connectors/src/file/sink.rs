@@ -80,10 +80,15 @@ impl FileSink {
         self.dress.settings.flag("fsync", true)
     }
 
+    /// Whether a folder that is missing is made.
+    fn makes_folder(&self) -> bool {
+        self.template.is_some() || self.dress.settings.flag("mkdir", false)
+    }
+
     /// How it is written, and what that promises.
     fn method(&self) -> Result<(String, Guarantee)> {
         let Some(path) = &self.path else { return Ok(("written to the pipe in order".into(), Guarantee::None)) };
-        if self.template.is_some() && path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        if self.makes_folder() && path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
             let durable = if self.fsync() {
                 "a new folder; temporary file, fsync, rename"
             } else {
@@ -161,7 +166,8 @@ impl Sink for FileSink {
         let output = self.output()?.clone();
         let destination = self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
         let destination = destination.ok_or_else(|| Error::internal("the file sink was begun twice"))?;
-        if let (Some(_), Destination::Path(path)) = (&self.template, &destination)
+        if self.makes_folder()
+            && let Destination::Path(path) = &destination
             && let Some(folder) = path.parent()
         {
             std::fs::create_dir_all(folder).map_err(|e| Error::io(folder.display().to_string(), "cannot make the folder", e))?;
