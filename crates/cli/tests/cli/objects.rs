@@ -173,6 +173,9 @@ fn check_preview_and_modes() {
     assert!(ran.err.contains("\"part_size\" goes from 5MiB to 5GiB"), "{}", ran.err);
 }
 
+/// What is wrong, the variables that make it so, and the arguments.
+type Case = (&'static str, Vec<(&'static str, &'static str)>, Vec<&'static str>);
+
 /// What is told, whole, with the server's address taken out.
 fn refused(dir: &Folder, s3: &S3, variables: &[(&str, &str)], arguments: &[&str]) -> String {
     let mut command = command(dir, s3, arguments);
@@ -187,7 +190,7 @@ fn what_is_told_when_something_is_wrong() {
     numbered(&dir, "a.csv", 3);
     s3.put("wrong/orders.csv", b"id\n1\n");
     let read = |uri: &'static str| vec!["copy", uri, "x.jsonl"];
-    let cases: Vec<(&str, Vec<(&str, &str)>, Vec<&str>)> = vec![
+    let cases: Vec<Case> = vec![
         ("no such bucket", vec![], read("s3://no-such-bucket/orders.csv")),
         ("no such bucket, written", vec![], vec!["copy", "a.csv", "s3://no-such-bucket/a.csv"]),
         ("no such key", vec![], read("s3://haul/wrong/order.csv")),
