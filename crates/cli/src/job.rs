@@ -5,9 +5,11 @@ use crate::options::{DISPLAY, JOB};
 use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
 use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
+use haul_engine::verify::{How, Target, Verify};
 use haul_engine::{Job, OnError, Options, Retries};
 use haul_formats::csv::flattens;
-use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Rows, Setting, Settings, Transform};
+use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Rows, Setting, Settings, Source, Transform};
+use std::sync::Arc;
 
 /// A job that is set up, with the settings that shape its display.
 pub struct Ready {
@@ -182,7 +184,8 @@ pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment, purpose: Pu
     let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
     let transforms = transforms(&source_end, &sink_end, &settings, env)?;
     let limit_in_source = source_end.settings.has("limit");
-    let options = Options { tracking, ..options(&settings, env, limit_in_source)? };
+    let verify = verify(&settings, &sink_end, env);
+    let options = Options { tracking, verify, ..options(&settings, env, limit_in_source)? };
     Ok(Ready {
         from: source_end.endpoint.redacted(),
         to: sink_end.endpoint.redacted(),
@@ -242,7 +245,37 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
             wait: settings.duration("retry_wait").unwrap_or(Retries::default().wait),
         },
         tracking: None,
+        verify: None,
     })
+}
+
+/// `--verify`.
+fn verify(settings: &Settings, sink_end: &End, env: &Environment) -> Option<Verify> {
+    let how = match settings.choice("verify").as_deref() {
+        Some("count") => How::Count,
+        Some("checksum") => How::Checksum,
+        _ => return None,
+    };
+    let endpoint = Endpoint { query: Vec::new(), suffixes: Vec::new(), ..sink_end.endpoint.clone() };
+    Some(Verify { how, target: Arc::new(WayBack { connector: sink_end.connector, endpoint, env: env.clone() }) })
+}
+
+/// The sink's endpoint, to read from.
+struct WayBack {
+    connector: &'static dyn Connector,
+    endpoint: Endpoint,
+    env: Environment,
+}
+
+impl Target for WayBack {
+    fn source(&self, settings: &[(String, String)]) -> Result<Box<dyn Source>> {
+        let mut endpoint = self.endpoint.clone();
+        // The format decides which settings exist.
+        endpoint.query.extend(settings.iter().filter(|(name, _)| name == "format").cloned());
+        let specs = self.connector.source_settings(&endpoint)?;
+        let pairs = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        self.connector.source(&endpoint, &Settings::resolve(&specs, pairs, self.connector.spec().name)?, &self.env)
+    }
 }
 
 /// The steps between source and sink, in order: suffixes of FROM, suffixes of TO, then the flags.

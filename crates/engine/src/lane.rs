@@ -7,6 +7,7 @@
 
 use crate::attempt::{Owed, Tally};
 use crate::budget::{Budget, Reservation};
+use crate::kept::{Kept, Noted, find_row};
 use crate::ledger::Ledger;
 use crate::order::Order;
 use crate::plan::{Job, Plan};
@@ -14,6 +15,7 @@ use crate::progress::{Counts, Progress};
 use crate::reject::{Policy, WorkerRejects, is_row_error};
 use crate::run::{Failure, records_before};
 use crate::shares::{Clock, Doing, Shares};
+use crate::verify::witness::{Proof, Witness};
 use haul_model::{
     Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Split,
     SplitDone, Transform, Writer,
@@ -52,6 +54,8 @@ pub(crate) struct Shared<'a> {
     pub durable: &'a AtomicUsize,
     /// Where the workers' time goes.
     pub shares: &'a Shares,
+    /// What is sent is added up here.
+    pub proof: Option<&'a Proof>,
 }
 
 impl Shared<'_> {
@@ -120,10 +124,11 @@ impl<'a> Worker<'a> {
         self.chunk.flush(&mut rejects)?;
         self.chunk.clock.now(Doing::Writing);
         let refused = self.chunk.writer()?.close()?;
-        match refused.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
+        if let Some((_, error)) = refused.into_iter().next() {
+            return Err(error);
         }
+        self.chunk.seen(Witness::settle);
+        Ok(())
     }
 
     /// Lets go of everything that has failed. What was counted since the last durable split is taken back.
@@ -131,11 +136,13 @@ impl<'a> Worker<'a> {
         self.chunk.writer = None;
         self.chunk.order = None;
         self.chunk.tally.take_back();
+        self.chunk.seen(Witness::take_back);
     }
 
     /// A new decoder, encoder and writer.
     pub(crate) fn renew(&mut self) -> Result<()> {
-        let renewed = Self::new(self.shared, self.number)?;
+        let mut renewed = Self::new(self.shared, self.number)?;
+        renewed.chunk.witness = self.chunk.witness.take().or(renewed.chunk.witness);
         (self.decoder, self.chunk) = (renewed.decoder, renewed.chunk);
         Ok(())
     }
@@ -151,6 +158,7 @@ impl<'a> Worker<'a> {
         self.chunk.clock.now(Doing::Writing);
         if self.chunk.writer()?.commit(&split.what, &done)? {
             self.chunk.tally.settle();
+            self.chunk.seen(Witness::settle);
             self.durable(split.id);
         }
         Ok(())
@@ -167,6 +175,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn found_durable(&mut self, done: &SplitDone) {
         let filtered = done.read.saturating_sub(done.rows);
         self.shared.progress.add(&Counts { read: done.read, sent: done.rows, filtered, ..Counts::default() });
+        self.chunk.seen(|witness| witness.found(done.split));
         self.durable(done.split);
     }
 
@@ -367,6 +376,8 @@ struct Chunk<'a> {
     kept: Vec<Kept>,
     /// Rows still wanted under a limit.
     left: Option<u64>,
+    /// Adds up what is sent, if it is to be proven.
+    witness: Option<Witness<'a>>,
 }
 
 impl<'a> Chunk<'a> {
@@ -387,7 +398,19 @@ impl<'a> Chunk<'a> {
             held: None,
             kept: Vec::new(),
             left: shared.job.options.limit,
+            witness: shared.proof.map(|proof| Witness::new(proof, shared.job.source.as_ref())).transpose()?,
         })
+    }
+
+    fn seen(&mut self, what: impl FnOnce(&mut Witness<'a>)) {
+        if let Some(witness) = &mut self.witness {
+            what(witness);
+        }
+    }
+
+    /// The split in hand.
+    fn split(&self) -> u32 {
+        self.order.as_ref().map_or(0, |lane| lane.split.id)
     }
 
     fn writer(&mut self) -> Result<&mut dyn Writer> {
@@ -428,6 +451,11 @@ impl<'a> Chunk<'a> {
         let encoder = self.encoder.as_mut().ok_or_else(|| Error::internal("columns in a pass-through plan"))?;
         encoder.push(&rows, &mut noted)?;
         let pending = encoder.pending();
+        let split = self.split();
+        if let Some(witness) = &mut self.witness {
+            witness.rows(split, &rows)?;
+            noted.rows.iter().try_for_each(|row| witness.without(split, &rows, *row))?;
+        }
         if self.shared.keep_rows {
             self.kept.push(Kept { rows, left_out: noted.rows });
             return Ok(());
@@ -449,6 +477,10 @@ impl<'a> Chunk<'a> {
 
     /// Pass-through bytes are a block of their own.
     fn pass(&mut self, raw: Raw) -> Result<()> {
+        let split = self.split();
+        if let Some(witness) = &mut self.witness {
+            witness.raw(split, &raw)?;
+        }
         let Some(records) = raw.records else { return self.pass_uncounted(raw) };
         self.read += records;
         let block = Block { body: BlockBody::Shared(raw.bytes), rows: records };
@@ -501,6 +533,10 @@ impl<'a> Chunk<'a> {
         let kept = std::mem::take(&mut self.kept);
         for (row, error) in refused {
             let (rows, row) = find_row(&kept, row).ok_or_else(|| Error::internal("the sink refused a row that it was not sent"))?;
+            let split = self.split();
+            if let Some(witness) = &mut self.witness {
+                witness.without(split, rows, row)?;
+            }
             rejects.refused(rows, row, error)?;
         }
         Ok(())
@@ -572,50 +608,5 @@ impl<'a> Chunk<'a> {
             buffer.clear();
             encoder.recycle(buffer);
         }
-    }
-}
-
-/// Rows in a block, and which of them the encoder left out of it (ascending).
-struct Kept {
-    rows: Rows,
-    left_out: Vec<usize>,
-}
-
-/// The batch and row that number `row` of a block came from.
-fn find_row(kept: &[Kept], row: u64) -> Option<(&Rows, usize)> {
-    let mut row = usize::try_from(row).ok()?;
-    for Kept { rows, left_out } in kept {
-        let here = rows.batch.num_rows() - left_out.len();
-        if row < here {
-            let mut index = row;
-            for out in left_out {
-                if *out <= index {
-                    index += 1;
-                }
-            }
-            return Some((rows, index));
-        }
-        row -= here;
-    }
-    None
-}
-
-/// Notes which rows were rejected on the way down.
-struct Noted<'a> {
-    inner: &'a mut dyn Rejects,
-    rows: Vec<usize>,
-}
-
-impl Rejects for Noted<'_> {
-    fn row(&mut self, rows: &Rows, row: usize, error: Error) -> Result<()> {
-        self.inner.row(rows, row, error)?;
-        self.rows.push(row);
-        Ok(())
-    }
-    fn record(&mut self, record: &[u8], error: Error) -> Result<()> {
-        self.inner.record(record, error)
-    }
-    fn lossy(&mut self, column: &str, count: u64) {
-        self.inner.lossy(column, count);
     }
 }

@@ -12,13 +12,16 @@
 //! resume.rs   whether a run can be gone on with, and the going on
 //! state/      what is remembered between runs
 //! reject.rs   bad rows: stop at the first, or write them aside
+//! kept.rs     rows that the sink may hand back
 //! shares.rs   where the time went
+//! verify/     proof that the target holds what was sent
 //! progress.rs counters that CLI, UI and metrics render
 //! ```
 //! It names no connector, and does no IO but that of its state.
 
 mod attempt;
 mod budget;
+mod kept;
 mod lane;
 mod ledger;
 mod order;
@@ -31,6 +34,7 @@ mod run;
 mod shares;
 pub mod state;
 pub mod transform;
+pub mod verify;
 
 pub use budget::Budget;
 pub use ledger::Ledger;

@@ -6,6 +6,7 @@
 use crate::reject::OnError;
 use crate::resume::{self, Resume, Tracking};
 use crate::retry::Retries;
+use crate::verify::{self, Verify};
 use arrow_schema::SchemaRef;
 use haul_model::{Encoding, Form, Guarantee, Incoming, Left, Note, ReadPlan, Reading, Result, Sink, Source, Transform, WritePlan};
 
@@ -40,6 +41,8 @@ pub struct Options {
     pub retries: Retries,
     /// Runs that fail; `None`: nothing is remembered of them.
     pub tracking: Option<Tracking>,
+    /// Whether the target is proven to hold what was sent.
+    pub verify: Option<Verify>,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             on_error: OnError::Stop,
             retries: Retries::default(),
             tracking: None,
+            verify: None,
         }
     }
 }
@@ -84,6 +88,8 @@ pub struct Plan {
     pub guarantee: Guarantee,
     /// Whether a failed run is gone on with, and whether this one does.
     pub resume: Resume,
+    /// What will be proven afterwards.
+    pub verify: Option<String>,
     /// See [`haul_model::Saved::shape`].
     pub shape: String,
     /// Remarks of both ends.
@@ -99,7 +105,7 @@ const SMALL_INPUT: u64 = 512 << 10;
 /// Whatever makes the job impossible: see [`Source::plan`] and [`Sink::plan`].
 pub fn plan(job: &mut Job) -> Result<Plan> {
     let left = match resume::look(job)? {
-        Some(Left::Everything(rows)) => return Ok(finished(job, rows)),
+        Some(Left::Everything(rows)) => return finished(job, rows),
         Some(Left::Splits(done)) => Some(done),
         None => None,
     };
@@ -126,6 +132,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     let (lanes, workers) = widths(job, &read, &write);
     job.sink.writers(workers, &mut write);
     let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
+    let verify = verify::plan(job, pass_through.is_some(), &resume)?;
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());
     notes.extend(write.notes.iter().cloned());
@@ -140,6 +147,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         workers,
         guarantee: write.guarantee,
         resume,
+        verify,
         shape,
         read,
         write,
@@ -148,8 +156,11 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
 }
 
 /// The plan of a job that an earlier run has done: nothing is to do.
-fn finished(job: &Job, rows: u64) -> Plan {
+fn finished(job: &Job, rows: u64) -> Result<Plan> {
     let resume = Resume::Finished { rows };
+    if job.options.verify.is_some() {
+        return Err(verify::finished_before(job.sink.name()));
+    }
     let write = WritePlan {
         method: "nothing: it is written".into(),
         ddl: Vec::new(),
@@ -162,7 +173,7 @@ fn finished(job: &Job, rows: u64) -> Plan {
         block_bytes: 0,
         run_bytes: None,
     };
-    Plan {
+    Ok(Plan {
         source: job.source.name(),
         sink: job.sink.name(),
         pass_through: None,
@@ -175,9 +186,10 @@ fn finished(job: &Job, rows: u64) -> Plan {
         workers: 0,
         guarantee: Guarantee::AllOrNothing,
         resume,
+        verify: None,
         shape: String::new(),
         notes: Vec::new(),
-    }
+    })
 }
 
 /// Bytes may pass untouched only when nothing has to look into a row: no transform, no row limit, no rejects.
@@ -185,7 +197,7 @@ fn choose_pass_through(job: &Job, schema: &SchemaRef) -> Option<Encoding> {
     if !job.transforms.is_empty() || job.options.limit.is_some() || job.options.on_error != OnError::Stop {
         return None;
     }
-    job.source.encodings().into_iter().find(|encoding| job.sink.accepts(encoding, schema))
+    job.source.encodings().into_iter().find(|encoding| verify::may_pass(job, encoding) && job.sink.accepts(encoding, schema))
 }
 
 /// Lanes (splits open at once) and workers (threads). CPU work gets one worker per core; a sink with a

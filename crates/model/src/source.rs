@@ -1,6 +1,6 @@
 //! Reading: what a source offers and how the engine drives it.
 
-use crate::{Batch, Decoder, Earlier, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, Watch};
+use crate::{Batch, Decoder, Digester, Earlier, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, Watch};
 use arrow_schema::SchemaRef;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
@@ -88,6 +88,22 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The form is impossible for a column.
     fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>>;
+    /// What hashes the values of records in this encoding by their bytes, if it can be done without decoding them.
+    fn digester(&self, _encoding: &Encoding) -> Option<Box<dyn Digester>> {
+        None
+    }
+    /// How many rows there are, where that can be asked for without reading them. Before `plan`.
+    ///
+    /// # Errors
+    /// Connection, rights.
+    fn count(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+    /// Whether this split of another source tells by the rows' values which ones it has, so that it can be opened here too and has the same
+    /// rows if the sources have.
+    fn shares(&self, _split: &Split) -> bool {
+        false
+    }
     /// A look at what its server is doing for this job, where there is a server to ask.
     fn watch(&self) -> Option<Box<dyn Watch>> {
         None

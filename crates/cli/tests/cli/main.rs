@@ -26,3 +26,4 @@ mod postgres_values;
 mod runner;
 mod snapshots;
 mod values;
+mod verify;

@@ -13,8 +13,8 @@ use haul_formats::jsonl::JsonlOutput;
 use haul_formats::parquet::ParquetOutput;
 use haul_formats::{Assembler, FormatSpec, Output, form_of};
 use haul_model::{
-    Block, BlockBody, ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, Result, Settings,
-    Sink, Slot, WritePlan, Writer, field_meta,
+    Block, BlockBody, ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Holds, Incoming, Note, ReadBack,
+    Result, Settings, Sink, Slot, WritePlan, Writer, field_meta,
 };
 use std::io::Write;
 use std::path::PathBuf;
@@ -40,6 +40,8 @@ pub struct FileSink {
     compression: Compression,
     settings: Settings,
     run_id: String,
+    /// Names of the columns as they are written, once planned.
+    columns: Vec<String>,
     output: Option<Arc<dyn Output>>,
     open: Option<Arc<Open>>,
 }
@@ -87,6 +89,7 @@ impl FileSink {
             compression,
             settings: settings.clone(),
             run_id: run_id.to_string(),
+            columns: Vec::new(),
             output: None,
             open: None,
         })
@@ -162,6 +165,7 @@ impl Sink for FileSink {
             block_bytes: run_bytes.map_or(BLOCK, |_| usize::MAX),
             run_bytes,
         };
+        self.columns = plan.columns.iter().map(|column| column.target.clone()).collect();
         self.output = Some(output);
         Ok(plan)
     }
@@ -169,6 +173,15 @@ impl Sink for FileSink {
     fn leaves(&self) -> Vec<String> {
         let temp = self.path.as_ref().and_then(|path| would_leave(path, &self.run_id));
         temp.map(|temp| format!("file {}", temp.display())).into_iter().collect()
+    }
+
+    fn read_back(&self) -> Result<ReadBack> {
+        if self.path.as_ref().is_none_or(|path| super::target::is_special(path)) {
+            return Err(Error::new(ErrorKind::Unsupported, "what goes into a pipe or device cannot be read again").object(&self.name));
+        }
+        let tokens = self.format.name == "jsonl";
+        let settings = config::reading(self.format, &self.settings, &self.columns);
+        Ok(ReadBack { settings, columns: self.columns.iter().cloned().enumerate().collect(), holds: Holds::Written, tokens })
     }
 
     fn begin(&mut self) -> Result<()> {

@@ -8,6 +8,7 @@
 use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
 use super::config::{self, TableName, Target};
 use super::decode::CopyDecoder;
+use super::digest::CopyDigester;
 use super::discover::{self, Leaf};
 use super::lanes::{BACK_TO_THE_SNAPSHOT, Lanes, READ_ONLY, read_settings};
 use super::pooler;
@@ -22,8 +23,8 @@ use super::unchanged::Proof;
 use super::watch::{Side, Waits};
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
-    Batch, Decoder, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position,
-    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, Watch, nearest,
+    Batch, Decoder, Digester, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload,
+    Position, Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, Watch, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -356,6 +357,27 @@ impl Source for PostgresSource {
 
     fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>> {
         Ok(Box::new(CopyDecoder::new(&self.name(), &self.plans(form)?, form, self.reads.on_lossy)))
+    }
+
+    fn digester(&self, encoding: &Encoding) -> Option<Box<dyn Digester>> {
+        let binary = match encoding.format {
+            "pgcopy-binary" => true,
+            "pgcopy-text" => false,
+            _ => return None,
+        };
+        Some(Box::new(CopyDigester::new(self.name(), self.columns.len(), binary)))
+    }
+
+    fn count(&mut self) -> Result<Option<u64>> {
+        let Some(mut leader) = self.leader.take() else { return Ok(None) };
+        let rows = self.select("1", None, &Part::All, true);
+        let row = leader.row(&format!("SELECT pg_catalog.count(*) FROM ({rows}) AS counted"), &[]).map_err(|e| self.explain(e))?;
+        self.leader = Some(leader);
+        Ok(row.and_then(|row| row.text(0).parse().ok()))
+    }
+
+    fn shares(&self, split: &Split) -> bool {
+        Part::parse(&split.what).is_ok_and(|part| part.is_by_key() && part.condition(self.all_columns()).is_ok())
     }
 
     fn watch(&self) -> Option<Box<dyn Watch>> {
