@@ -33,7 +33,10 @@ struct Changed(MemorySink, Change);
 
 impl Target for Changed {
     fn source(&self, _settings: &[(String, String)]) -> Result<Box<dyn Source>> {
-        Ok(Box::new(MemorySource::new(schema(), vec![(self.1)(self.0.content().batches)])))
+        let content = self.0.content();
+        // Before the load there is nothing to change.
+        let batches = if content.finished == 0 { content.batches } else { (self.1)(content.batches) };
+        Ok(Box::new(MemorySource::new(schema(), vec![batches])))
     }
 }
 
