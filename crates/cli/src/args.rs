@@ -21,6 +21,8 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(job_command("copy", "Copy FROM to TO"))
         .subcommand(job_command("plan", "Show what a copy would do: columns, types, statements, guarantee"))
+        .subcommand(run_command())
+        .subcommand(Command::new("schema-of-config").about("Print the JSON Schema of a job file, for editors and CI"))
         .subcommand(endpoint_command("schema", "Show the columns and types of a source"))
         .subcommand(
             endpoint_command("preview", "Show the first rows of a source")
@@ -46,6 +48,23 @@ pub fn command() -> Command {
                 .about("Print shell completions")
                 .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(clap::value_parser!(clap_complete::Shell))),
         )
+}
+
+fn run_command() -> Command {
+    let of_run = ["resume", "restart", "state", "progress", "json", "dry_run"];
+    Command::new("run")
+        .about("Run the streams of a job file")
+        .arg(Arg::new("job").value_name("JOB.yaml").required(true).help("The job file (`haul schema-of-config` describes it)"))
+        .arg(Arg::new("select").long("select").value_name("A,B").help("Only streams or tables of these names or patterns"))
+        .arg(Arg::new("fail_fast").long("fail-fast").action(ArgAction::SetTrue).help("The first failure ends the job"))
+        .arg(
+            Arg::new("max_parallel_tables")
+                .long("max-parallel-tables")
+                .value_name("N")
+                .value_parser(clap::value_parser!(usize))
+                .help("Streams that run at the same time (default: what the file says, or the number of cores, at most 4)"),
+        )
+        .args(setting_args().into_iter().filter(|a| of_run.iter().any(|n| a.get_id() == *n)))
 }
 
 fn state_command() -> Command {
@@ -108,7 +127,7 @@ fn endpoint_command(name: &'static str, about: &'static str) -> Command {
 }
 
 /// Where settings come from, under the headings of the help.
-fn setting_sources() -> Vec<(&'static str, Vec<&'static [Setting]>)> {
+pub fn setting_sources() -> Vec<(&'static str, Vec<&'static [Setting]>)> {
     let mut sources = vec![("Job", vec![JOB]), ("Output", vec![DISPLAY])];
     for connector in CONNECTORS {
         let spec = connector.spec();

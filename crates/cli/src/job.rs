@@ -8,7 +8,9 @@ use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_
 use haul_engine::verify::{How, Target, Verify};
 use haul_engine::{Job, OnError, Options, Retries};
 use haul_formats::csv::flattens;
-use haul_model::{Connector, Endpoint, Environment, Error, ErrorKind, Result, Rows, Setting, Settings, Source, Transform};
+use haul_model::{
+    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, Source, Transform,
+};
 use std::sync::Arc;
 
 /// A job that is set up, with the settings that shape its display.
@@ -23,6 +25,29 @@ pub struct Ready {
     pub settings: Settings,
     /// What was found of earlier runs, for the result.
     pub notes: Vec<String>,
+    /// Earlier runs that cannot be gone on with, where one is to be.
+    left_behind: Vec<Saved>,
+    sink_end: End,
+}
+
+impl Ready {
+    /// Looks at earlier runs of this job that cannot be gone on with, and clears away what they left. `Some`: one of them had ended, with
+    /// so many rows, and only nobody was told.
+    ///
+    /// # Errors
+    /// The target cannot be looked at or cleared.
+    pub fn ended_before(&mut self, env: &Environment) -> Result<Option<u64>> {
+        let Some(tracking) = self.job.options.tracking.clone() else { return Ok(None) };
+        let mut ended = None;
+        for saved in std::mem::take(&mut self.left_behind) {
+            let run = RunId { job: saved.job.clone(), run: saved.run.clone() };
+            if let Left::Everything(rows) = self.job.sink.left(&run, &saved.leaves)? {
+                ended = Some(rows);
+            }
+            tracking::start_over(tracking.store.as_ref(), &saved, &self.sink_end, env)?;
+        }
+        Ok(ended)
+    }
 }
 
 /// Which way an endpoint is used.
@@ -52,8 +77,7 @@ impl End {
 /// Splits what was given by flag and query into the settings of this end and those of the job.
 ///
 /// Flags come first, so that a key in the endpoint's own query wins.
-pub fn end(text: &str, side: Side, flags: &Given, job: &mut Vec<(String, String)>, used: &mut Vec<String>) -> Result<End> {
-    let mut endpoint = Endpoint::parse(text)?;
+pub fn end(mut endpoint: Endpoint, side: Side, flags: &Given, job: &mut Vec<(String, String)>, used: &mut Vec<String>) -> Result<End> {
     let connector = by_scheme(&endpoint.scheme)?;
     // The format decides which settings exist, and may itself come as a flag.
     if let Some((_, value)) = flags.iter().find(|(n, _)| n == "format")
@@ -96,13 +120,12 @@ fn takes(connector: &dyn Connector, side: Side, name: &str) -> bool {
 /// `--format` helps where a name does not tell the format; a name that tells it stays right, so that `copy - out.csv --format jsonl`
 /// reads JSON Lines and writes CSV. With one such end only, it overrides the name. `--compression` is the output's: an
 /// input's is seen from its first bytes.
-fn flags_by_side(from: &str, to: &str, flags: &Given) -> Result<(Given, Given)> {
+fn flags_by_side(from: &Endpoint, to: &Endpoint, flags: &Given) -> Result<(Given, Given)> {
     let (mut source, mut sink) = (flags.clone(), flags.clone());
     let without = |flags: &mut Given, name: &str| flags.retain(|(n, _)| n != name);
-    let look = |text: &str, side: Side| -> Result<(bool, bool)> {
-        let endpoint = Endpoint::parse(text)?;
+    let look = |endpoint: &Endpoint, side: Side| -> Result<(bool, bool)> {
         let connector = by_scheme(&endpoint.scheme)?;
-        let settings = if side == Side::Source { connector.source_settings(&endpoint) } else { connector.sink_settings(&endpoint) };
+        let settings = if side == Side::Source { connector.source_settings(endpoint) } else { connector.sink_settings(endpoint) };
         Ok((takes(connector, side, "format"), endpoint.get("format").is_some() || settings.is_ok()))
     };
     let ((source_takes, source_told), (sink_takes, sink_told)) = (look(from, Side::Source)?, look(to, Side::Sink)?);
@@ -136,63 +159,128 @@ fn accepts(specs: &[&'static [Setting]], name: &str) -> bool {
     specs.iter().flat_map(|s| s.iter()).any(|s| s.answers_to(name))
 }
 
-/// Sets up a copy from `from` to `to`.
-pub fn ready(from: &str, to: &str, flags: &Given, env: &Environment, purpose: Purpose) -> Result<Ready> {
-    let (mut job_pairs, mut used) = (Vec::new(), Vec::new());
-    let (source_flags, sink_flags) = flags_by_side(from, to, flags)?;
-    let source_end = end(from, Side::Source, &source_flags, &mut job_pairs, &mut used)?;
-    let sink_end = end(to, Side::Sink, &sink_flags, &mut job_pairs, &mut used)?;
-    let job_flags = flags.iter().filter(|(n, _)| job_setting(n).is_some()).cloned();
-    let all: Vec<(String, String)> = job_pairs.into_iter().chain(job_flags).collect();
-    if let Some((name, _)) = flags.iter().find(|(n, _)| job_setting(n).is_none() && !used.contains(n)) {
-        return Err(Error::new(
-            ErrorKind::Usage,
-            format!(
-                "--{} means nothing for {} to {}",
-                name.replace('_', "-"),
-                source_end.connector.spec().name,
-                sink_end.connector.spec().name
-            ),
-        )
-        .hint("`haul connectors NAME` lists what each end understands"));
+/// A copy as it was asked for.
+pub struct Asked<'a> {
+    pub from: Endpoint,
+    pub to: Endpoint,
+    /// What must mean something to one of the ends, or to the job.
+    pub flags: Given,
+    /// What is taken by those who know it, where `flags` does not say it.
+    pub defaults: Given,
+    /// The system under whose instant the source is read, if it is one of several streams.
+    pub catalog: Option<&'a dyn Catalog>,
+}
+
+impl Asked<'_> {
+    /// A copy between two ends as they were typed.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn parse(from: &str, to: &str, flags: &Given) -> Result<Self> {
+        Ok(Self { from: Endpoint::parse(from)?, to: Endpoint::parse(to)?, flags: flags.clone(), defaults: Vec::new(), catalog: None })
     }
-    let settings = Settings::resolve(&[JOB, DISPLAY], all.iter().map(|(n, v)| (n.as_str(), v.as_str())), "a job")?;
-    let mut source_end = source_end;
-    let mut sink_end = sink_end;
-    for shared in ["on_lossy", "on_error"] {
-        if let Some(value) = settings.text(shared) {
-            let value = value.to_ascii_lowercase();
-            share(&mut source_end, Side::Source, shared, &value)?;
-            share(&mut sink_end, Side::Sink, shared, &value)?;
+}
+
+/// Both ends of a copy and what was asked of it, before anything connects.
+pub struct Ends<'a> {
+    source: End,
+    sink: End,
+    settings: Settings,
+    catalog: Option<&'a dyn Catalog>,
+}
+
+impl<'a> Ends<'a> {
+    /// Gives every flag to whom it means something.
+    ///
+    /// # Errors
+    /// `Usage` or `Config`: a flag that means nothing here, a bad value.
+    pub fn of(asked: Asked<'a>) -> Result<Self> {
+        let Asked { from, to, flags: own, defaults, catalog } = asked;
+        let defaults = defaults.into_iter().filter(|(name, _)| !own.iter().any(|(n, _)| n == name));
+        let flags: Given = defaults.chain(own.iter().cloned()).collect();
+        let (mut job_pairs, mut used) = (Vec::new(), Vec::new());
+        let (source_flags, sink_flags) = flags_by_side(&from, &to, &flags)?;
+        let mut source = end(from, Side::Source, &source_flags, &mut job_pairs, &mut used)?;
+        let mut sink = end(to, Side::Sink, &sink_flags, &mut job_pairs, &mut used)?;
+        if let Some((name, _)) = own.iter().find(|(n, _)| job_setting(n).is_none() && !used.contains(n)) {
+            let (from, to) = (source.connector.spec().name, sink.connector.spec().name);
+            return Err(Error::new(ErrorKind::Usage, format!("--{} means nothing for {from} to {to}", name.replace('_', "-")))
+                .hint("`haul connectors NAME` lists what each end understands"));
         }
-    }
-    if settings.flag("infer", false) {
-        can_be_read_twice(&source_end, "--infer")?;
-    }
-    if flattens(sink_end.settings.text("csv"))? {
-        can_be_read_twice(&source_end, "csv={\"nested\":\"flatten\"}")?;
-    }
-    let Opened { tracking, run_id, notes } = tracking::open(&source_end, &sink_end, &settings, env, purpose)?;
-    let env = &Environment { run_id, ..env.clone() };
-    let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
-    if sink.types_decide() && !has_steps(&source_end, &sink_end, &settings) && !source_end.settings.has("types") {
-        let specs = specs_of(source_end.connector, Side::Source, &source_end.endpoint)?;
-        if accepts(&specs, "types") {
-            source_end.settings.set("types", "json");
+        let job_flags = flags.iter().filter(|(n, _)| job_setting(n).is_some()).cloned();
+        let all: Vec<(String, String)> = job_pairs.into_iter().chain(job_flags).collect();
+        let settings = Settings::resolve(&[JOB, DISPLAY], all.iter().map(|(n, v)| (n.as_str(), v.as_str())), "a job")?;
+        for shared in ["on_lossy", "on_error"] {
+            if let Some(value) = settings.text(shared) {
+                let value = value.to_ascii_lowercase();
+                share(&mut source, Side::Source, shared, &value)?;
+                share(&mut sink, Side::Sink, shared, &value)?;
+            }
         }
+        if settings.flag("infer", false) {
+            can_be_read_twice(&source, "--infer")?;
+        }
+        if flattens(sink.settings.text("csv"))? {
+            can_be_read_twice(&source, "csv={\"nested\":\"flatten\"}")?;
+        }
+        Ok(Self { source, sink, settings, catalog })
     }
-    let source = source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?;
-    let transforms = transforms(&source_end, &sink_end, &settings, env)?;
-    let limit_in_source = source_end.settings.has("limit");
-    let verify = verify(&settings, &sink_end, env);
-    let options = Options { tracking, verify, ..options(&settings, env, limit_in_source)? };
-    Ok(Ready {
-        from: source_end.endpoint.redacted(),
-        to: sink_end.endpoint.redacted(),
-        job: Job { source, transforms, sink, options },
-        settings,
-        notes,
-    })
+
+    /// The job's id, and both ends as text without secrets.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn identity(&self, env: &Environment) -> Result<(String, String, String)> {
+        let id = tracking::identity(&self.source, &self.sink, &self.settings, env)?;
+        Ok((id, self.source.endpoint.redacted(), self.sink.endpoint.redacted()))
+    }
+
+    /// Connects both ends.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being connected; state that cannot be used.
+    pub fn connect(self, env: &Environment, purpose: Purpose) -> Result<Ready> {
+        let Self { source: mut source_end, sink: sink_end, settings, catalog } = self;
+        let Opened { tracking, run_id, notes, left_behind } = tracking::open(&source_end, &sink_end, &settings, env, purpose)?;
+        let env = &Environment { run_id, ..env.clone() };
+        let sink = sink_end.connector.sink(&sink_end.endpoint, &sink_end.settings, env)?;
+        if sink.types_decide() && !has_steps(&source_end, &sink_end, &settings) && !source_end.settings.has("types") {
+            let specs = specs_of(source_end.connector, Side::Source, &source_end.endpoint)?;
+            if accepts(&specs, "types") {
+                source_end.settings.set("types", "json");
+            }
+        }
+        let source = match catalog {
+            Some(catalog) => catalog.open(&source_end.endpoint, &source_end.settings, env)?,
+            None => source_end.connector.source(&source_end.endpoint, &source_end.settings, env)?,
+        };
+        let transforms = transforms(&source_end, &sink_end, &settings, env)?;
+        let limit_in_source = source_end.settings.has("limit");
+        let cursor = tracking::cursor(&source_end, &sink_end, &settings, env)?;
+        if let (Some(_), Some(tracking), Purpose::Run) = (&cursor, &tracking, purpose) {
+            // Two runs at a time would bring the same rows.
+            tracking.lock.take(tracking.store.as_ref(), &tracking.run.job)?;
+        }
+        let verify = verify(&settings, &sink_end, env);
+        let options = Options { tracking, cursor, verify, ..options(&settings, env, limit_in_source)? };
+        Ok(Ready {
+            from: source_end.endpoint.redacted(),
+            to: sink_end.endpoint.redacted(),
+            job: Job { source, transforms, sink, options },
+            settings,
+            notes,
+            left_behind,
+            sink_end,
+        })
+    }
+}
+
+/// Sets up a copy.
+///
+/// # Errors
+/// As [`Ends::of`] and [`Ends::connect`].
+pub fn ready(asked: Asked<'_>, env: &Environment, purpose: Purpose) -> Result<Ready> {
+    Ends::of(asked)?.connect(env, purpose)
 }
 
 /// Whether anything looks at values on the way.
@@ -238,6 +326,7 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         cores: env.cores,
         budget: settings.bytes("budget").unwrap_or(64 << 20),
         batch_rows: batch_rows.map(|n| n as usize),
+        batch_bytes: settings.bytes("batch_bytes").map(|n| usize::try_from(n).unwrap_or(usize::MAX).max(1)),
         limit: if limit_in_source { None } else { positive("limit")? },
         on_error,
         retries: Retries {
@@ -245,6 +334,7 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
             wait: settings.duration("retry_wait").unwrap_or(Retries::default().wait),
         },
         tracking: None,
+        cursor: None,
         verify: None,
     })
 }

@@ -5,10 +5,12 @@ mod commands;
 mod env;
 mod foreign_flags;
 mod job;
+mod jobfile;
 mod options;
 mod progress;
 mod render;
 mod sample;
+mod streams;
 mod tracking;
 
 use clap::error::{ContextKind, ContextValue};
@@ -45,6 +47,8 @@ fn run(matches: &clap::ArgMatches) -> Result<()> {
     match matches.subcommand() {
         Some(("copy", m)) => commands::copy::run(m, &env),
         Some(("plan", m)) => commands::plan::run(m, &env),
+        Some(("run", m)) => commands::run::run(m, &env),
+        Some(("schema-of-config", _)) => render::print(&format!("{:#}\n", jobfile::schema())),
         Some(("schema", m)) => commands::schema::schema(m, &env),
         Some(("preview", m)) => commands::schema::preview(m, &env),
         Some(("check", m)) => commands::check::run(m, &env),

@@ -13,6 +13,7 @@ pub static JOB: &[Setting] = &[
     .alias(&["concurrency"])
     .tuning(),
     Setting::new("batch_size", Kind::Int, "automatic", "At most this many rows in a batch.").alias(&["batch_rows"]).tuning(),
+    Setting::new("batch_bytes", Kind::Bytes, "automatic", "About this many bytes in a block that is sent to a database at once; rows that pass through go as they are read.").tuning(),
     Setting::new("limit", Kind::Int, "", "Stop after this many rows."),
     Setting::new("columns", Kind::List, "auto", "Only these columns, in this order. auto: all, mapped to the target by name."),
     Setting::new("cast", Kind::Text, "", "Types for columns: id:bigint,ts:timestamptz,attributes:json. SQL and Arrow names both work."),
@@ -79,6 +80,9 @@ pub static JOB: &[Setting] = &[
     )
     .tuning(),
 ];
+
+/// Settings of a job that are said for a run of it, never in its file.
+pub static OF_THE_RUN: &[&str] = &["resume", "restart", "state"];
 
 /// Settings of the command line itself.
 pub static DISPLAY: &[Setting] = &[

@@ -41,32 +41,35 @@ pub struct Display {
 
 /// Starts showing `progress` of the job called `name`.
 pub fn show(style: Style, name: &str, progress: Arc<Progress>) -> Display {
+    let (name, started) = (name.to_string(), Instant::now());
+    let bar = (style == Style::Bar).then(|| {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar
+    });
+    every(style, move |last| match &bar {
+        Some(bar) if last => bar.finish_and_clear(),
+        Some(bar) => {
+            bar.set_message(line(&name, &progress, started.elapsed()));
+            bar.tick();
+        }
+        None if last => {}
+        None => eprintln!("{}", line(&name, &progress, started.elapsed())),
+    })
+}
+
+/// Calls `draw` as often as the style has it, on a thread of its own, and once more, with `true`, at the end.
+pub fn every(style: Style, mut draw: impl FnMut(bool) + Send + 'static) -> Display {
     if style == Style::None {
         return Display { stop: None, thread: None };
     }
+    let every = if style == Style::Bar { Duration::from_millis(100) } else { Duration::from_secs(30) };
     let (stop, stopped) = channel::<()>();
-    let name = name.to_string();
     let thread = std::thread::Builder::new().name("haul-progress".into()).spawn(move || {
-        let started = Instant::now();
-        let bar = (style == Style::Bar).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
-            bar
-        });
-        let every = if bar.is_some() { Duration::from_millis(100) } else { Duration::from_secs(30) };
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(every) {
-            let text = line(&name, &progress, started.elapsed());
-            match &bar {
-                Some(bar) => {
-                    bar.set_message(text);
-                    bar.tick();
-                }
-                None => eprintln!("{text}"),
-            }
+            draw(false);
         }
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
+        draw(true);
     });
     Display { stop: Some(stop), thread: thread.ok() }
 }
@@ -81,7 +84,7 @@ impl Drop for Display {
 }
 
 /// `orders  1,234,567 rows  450,000 rows/s  52.1 MB/s  37%  ETA 12.00 s`.
-fn line(name: &str, progress: &Progress, elapsed: Duration) -> String {
+pub fn line(name: &str, progress: &Progress, elapsed: Duration) -> String {
     let counts = progress.counts();
     let seconds = elapsed.as_secs_f64().max(0.001);
     let bytes = counts.bytes_in.max(counts.bytes_out);

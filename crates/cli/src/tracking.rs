@@ -5,7 +5,7 @@ use crate::job::End;
 use crate::options::{DISPLAY, JOB};
 use haul_connectors::by_scheme;
 use haul_engine::state::{SqliteStore, job_id};
-use haul_engine::{Lock, Tracking};
+use haul_engine::{Cursor, Lock, Tracking};
 use haul_model::{Endpoint, Environment, Error, ErrorKind, Leftover, Result, RunId, Saved, Setting, Settings, StateStore};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Opened {
     pub run_id: String,
     /// For the result.
     pub notes: Vec<String>,
+    /// Earlier runs of the job that cannot be gone on with, when one is to be.
+    pub left_behind: Vec<Saved>,
 }
 
 /// Whether a run is only planned, or done.
@@ -44,11 +46,11 @@ pub fn open(source: &End, sink: &End, settings: &Settings, env: &Environment, pu
         return match required {
             true => Err(Error::new(ErrorKind::Config, "there is no place for state: neither XDG_STATE_HOME nor HOME is set")
                 .hint("give --state DIR")),
-            false => Ok(Opened { tracking: None, run_id: env.run_id.clone(), notes: Vec::new() }),
+            false => Ok(Opened { tracking: None, run_id: env.run_id.clone(), notes: Vec::new(), left_behind: Vec::new() }),
         };
     };
     let job = identity(source, sink, settings, env)?;
-    let mut opened = Opened { tracking: None, run_id: env.run_id.clone(), notes: Vec::new() };
+    let mut opened = Opened { tracking: None, run_id: env.run_id.clone(), notes: Vec::new(), left_behind: Vec::new() };
     let lock = Lock::default();
     let mut earlier = None;
     if resume.is_some() || restart {
@@ -62,7 +64,9 @@ pub fn open(source: &End, sink: &End, settings: &Settings, env: &Environment, pu
                 opened.notes.extend(start_over(store.as_ref(), &saved, sink, env)?);
             }
         } else if !restart {
-            earlier = of_job()?.find(|saved| saved.fingerprint.is_some());
+            let (can, cannot): (Vec<_>, Vec<_>) = of_job()?.partition(|saved| saved.fingerprint.is_some());
+            earlier = can.into_iter().next();
+            opened.left_behind = cannot.into_iter().filter(|saved| !saved.leaves.is_empty()).collect();
             match &earlier {
                 Some(saved) => opened.run_id = saved.run.clone(),
                 None => opened.notes.push("there was nothing to go on with: a fresh start".into()),
@@ -77,13 +81,17 @@ pub fn open(source: &End, sink: &End, settings: &Settings, env: &Environment, pu
         earlier,
         stale_ok: resume.as_deref() == Some("stale-ok"),
         restarted: restart,
+        note_end: false,
         lock,
     });
     Ok(opened)
 }
 
 /// Removes what an earlier run left, so that a fresh one can start.
-fn start_over(store: &dyn StateStore, saved: &Saved, sink: &End, env: &Environment) -> Result<Vec<String>> {
+///
+/// # Errors
+/// Connection, rights, the state.
+pub fn start_over(store: &dyn StateStore, saved: &Saved, sink: &End, env: &Environment) -> Result<Vec<String>> {
     let left: Vec<Leftover> = saved.leaves.iter().map(|what| Leftover { run: saved.run.clone(), what: what.clone() }).collect();
     let removed = sink.connector.clean(&sink.endpoint, &sink.settings, env, &left)?;
     store.remove(&saved.run)?;
@@ -115,7 +123,10 @@ pub fn store(settings: &Settings, env: &Environment) -> Result<Option<Arc<dyn St
 }
 
 /// The job's id: both places, and every setting that says what is done. Never how fast, nor over which way.
-fn identity(source: &End, sink: &End, settings: &Settings, env: &Environment) -> Result<String> {
+///
+/// # Errors
+/// `Config`.
+pub fn identity(source: &End, sink: &End, settings: &Settings, env: &Environment) -> Result<String> {
     let mut pairs = Vec::new();
     for (side, end) in [("from", source), ("to", sink)] {
         let specs = end.specs()?;
@@ -129,13 +140,25 @@ fn identity(source: &End, sink: &End, settings: &Settings, env: &Environment) ->
     Ok(job_id(&place(source)?, &place(sink)?, &pairs))
 }
 
+/// The cursor of a job, if it reads only what is new.
+///
+/// # Errors
+/// `Config`.
+pub fn cursor(source: &End, sink: &End, settings: &Settings, env: &Environment) -> Result<Option<Cursor>> {
+    let Some(column) = source.settings.text("cursor") else { return Ok(None) };
+    let place = |end: &End| end.connector.identity(&end.endpoint, &end.settings, env);
+    let id = job_id(&place(source)?, &place(sink)?, &[("cursor".to_string(), column.to_string())]);
+    Ok(Some(Cursor { id, ends: (source.endpoint.redacted(), target_text(sink)), store: store(settings, env)? }))
+}
+
 fn is_tuning<'a>(mut settings: impl Iterator<Item = &'a Setting>, name: &str) -> bool {
     settings.find(|s| s.name == name).is_some_and(|s| s.tuning)
 }
 
 /// The target as text that can be connected to again, without secrets: settings that came as flags stand in the query.
 fn target_text(sink: &End) -> String {
-    let secret = |name: &str| matches!(name, "password" | "sslpassword");
+    // Statements of the user's own may hold secrets too, and cleaning needs none of them.
+    let secret = |name: &str| matches!(name, "password" | "sslpassword" | "pre_sql" | "post_sql");
     let address = match sink.endpoint.address.rsplit_once('@') {
         Some((user, host)) if sink.endpoint.is_uri => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
         _ => sink.endpoint.address.clone(),

@@ -10,6 +10,7 @@
 //! budget.rs   bytes in flight
 //! retry.rs    which failures are tried again: one table
 //! resume.rs   whether a run can be gone on with, and the going on
+//! cursor.rs   reading only what is new
 //! state/      what is remembered between runs
 //! reject.rs   bad rows: stop at the first, or write them aside
 //! kept.rs     rows that the sink may hand back
@@ -22,6 +23,7 @@
 mod attempt;
 mod budget;
 mod kept;
+mod cursor;
 mod lane;
 mod ledger;
 mod order;
@@ -37,6 +39,7 @@ pub mod transform;
 pub mod verify;
 
 pub use budget::Budget;
+pub use cursor::{Cursor, POSITION};
 pub use ledger::Ledger;
 pub use plan::{Job, Options, Plan, plan};
 pub use progress::{Counts, Progress};

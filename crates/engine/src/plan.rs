@@ -3,6 +3,7 @@
 //! The plan intersects what the source can emit with what the sink accepts. The same encoding and no transform: bytes
 //! pass through untouched. Otherwise a decoder and an encoder are put in, with columns in between.
 
+use crate::cursor::{self, Cursor};
 use crate::reject::OnError;
 use crate::resume::{self, Resume, Tracking};
 use crate::retry::Retries;
@@ -33,6 +34,8 @@ pub struct Options {
     pub budget: u64,
     /// At most this many rows per batch.
     pub batch_rows: Option<usize>,
+    /// About this many bytes in a block for a sink with connections of its own.
+    pub batch_bytes: Option<usize>,
     /// Stop after this many rows, in source order (single worker).
     pub limit: Option<u64>,
     /// Bad rows.
@@ -43,6 +46,8 @@ pub struct Options {
     pub tracking: Option<Tracking>,
     /// Whether the target is proven to hold what was sent.
     pub verify: Option<Verify>,
+    /// Only what is new is read.
+    pub cursor: Option<Cursor>,
 }
 
 impl Default for Options {
@@ -52,11 +57,13 @@ impl Default for Options {
             cores: 1,
             budget: 64 << 20,
             batch_rows: None,
+            batch_bytes: None,
             limit: None,
             on_error: OnError::Stop,
             retries: Retries::default(),
             tracking: None,
             verify: None,
+            cursor: None,
         }
     }
 }
@@ -92,6 +99,8 @@ pub struct Plan {
     pub verify: Option<String>,
     /// See [`haul_model::Saved::shape`].
     pub shape: String,
+    /// How far a cursor has got when all is written, where the sink does not keep that.
+    pub position: Option<String>,
     /// Remarks of both ends.
     pub notes: Vec<Note>,
 }
@@ -109,16 +118,22 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         Some(Left::Splits(done)) => Some(done),
         None => None,
     };
+    let position = cursor::narrow(job)?;
     let form = job.sink.form();
     let mut schema = job.source.schema(form)?;
     let pass_through = choose_pass_through(job, &schema);
+    let own = schema.clone();
     let mut transforms = Vec::new();
     for transform in &job.transforms {
         schema = transform.output(&schema)?;
         transforms.push(transform.describe());
     }
-    let incoming = Incoming { source: job.source.name(), schema: schema.clone(), pass_through: pass_through.clone() };
+    let mut incoming = Incoming { pass_through: pass_through.clone(), ..Incoming::new(job.source.name(), schema.clone()) };
+    if job.sink.wants_definition() && keeps_names(&own, &schema) {
+        incoming.definition = job.source.definition()?;
+    }
     let mut write = job.sink.plan(&incoming)?;
+    let position = cursor::hand_over(job, position)?;
     let degree = match job.options.limit {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
@@ -131,6 +146,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     }
     let (lanes, workers) = widths(job, &read, &write);
     job.sink.writers(workers, &mut write);
+    size_blocks(&job.options, workers, &mut write);
     let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
     let verify = verify::plan(job, pass_through.is_some(), &resume)?;
     let mut notes = job.source.notes(form);
@@ -151,8 +167,27 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         shape,
         read,
         write,
+        position,
         notes,
     })
+}
+
+/// Takes the user's word for the size of blocks, where each worker sends its own, as far as the budget goes: a worker holds one block.
+fn size_blocks(options: &Options, workers: usize, write: &mut WritePlan) {
+    let Some(wanted) = options.batch_bytes.filter(|_| write.own_connections) else { return };
+    let most = usize::try_from(options.budget).unwrap_or(usize::MAX) / workers.max(1);
+    if wanted > most {
+        write
+            .notes
+            .push(Note::new(format!("batch_bytes is {most} here: one block for each of {workers} workers has to fit into the budget")));
+    }
+    write.block_bytes = wanted.min(most);
+}
+
+/// Whether the columns that arrive are some of the source's, under their own names and in their order.
+fn keeps_names(own: &SchemaRef, arriving: &SchemaRef) -> bool {
+    let mut own = own.fields().iter();
+    arriving.fields().iter().all(|field| own.any(|o| o.name() == field.name()))
 }
 
 /// The plan of a job that an earlier run has done: nothing is to do.
@@ -188,6 +223,7 @@ fn finished(job: &Job, rows: u64) -> Result<Plan> {
         resume,
         verify: None,
         shape: String::new(),
+        position: None,
         notes: Vec::new(),
     })
 }

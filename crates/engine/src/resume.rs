@@ -29,6 +29,8 @@ pub struct Tracking {
     pub restarted: bool,
     /// A run whose state cannot be kept fails; else it only cannot be gone on with.
     pub required: bool,
+    /// Somebody will ask whether the run has ended, also where it cannot be gone on with.
+    pub note_end: bool,
     /// Held while the job runs.
     pub lock: Lock,
 }
@@ -189,7 +191,12 @@ pub(crate) fn decide(job: &mut Job, read: &ReadPlan, (lanes, workers): (usize, u
         None => job.sink.track(&tracking.run)?,
     };
     match (tracks, went_on) {
-        (Tracks::No(why), None) => Ok(Resume::Restarts(why)),
+        (Tracks::No(why), None) => {
+            if tracking.note_end {
+                job.sink.note_end(&tracking.run)?;
+            }
+            Ok(Resume::Restarts(why))
+        }
         (Tracks::No(why), Some(_)) => match &tracking.earlier {
             Some(saved) => Err(refused(&why, saved)),
             None => Err(Error::internal("a run goes on with none")),

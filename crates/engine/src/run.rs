@@ -2,6 +2,7 @@
 
 use crate::attempt;
 use crate::budget::Budget;
+use crate::cursor;
 use crate::lane::{Shared, Worker};
 use crate::ledger::Ledger;
 use crate::order::Order;
@@ -82,6 +83,7 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
             finished.notes.extend(notes);
             finished.notes.extend(resume::forget(job, saved, true));
             balanced?;
+            cursor::keep(job, plan)?;
             if matches!(plan.resume, Resume::Continues { .. }) {
                 finished.notes.push(plan.resume.to_string());
             }

@@ -163,6 +163,20 @@ fn a_connection_per_worker_gets_everything_once() {
 }
 
 #[test]
+fn batch_bytes_says_how_large_the_blocks_of_a_connection_are() {
+    let blocks = |sink: MemorySink, batch_bytes| {
+        execute(source(1, 100, 10).lanes(1), vec![], sink.clone(), Options { degree: 1, batch_bytes, ..wide() }, None).unwrap();
+        assert_eq!(ids(&sink), (0..1000).collect::<Vec<_>>());
+        sink.content().blocks
+    };
+    let own = || MemorySink::new().own_connections().block_bytes(1 << 20);
+    assert!(blocks(own(), Some(64)) > blocks(own(), Some(1 << 14)), "smaller blocks are more");
+    // A file's blocks are what its format makes of them.
+    let file = || MemorySink::new().block_bytes(1 << 20);
+    assert_eq!(blocks(file(), Some(64)), blocks(file(), None));
+}
+
+#[test]
 fn equal_encodings_pass_bytes_untouched_and_in_order() {
     let lines = |c: u64| (Bytes::from(format!("{c}\n{c}\n")), 2);
     let csv = Encoding { format: "csv", detail: String::new() };

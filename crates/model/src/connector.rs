@@ -1,6 +1,6 @@
 //! A connector: one folder, one line in the registry.
 
-use crate::{Endpoint, Error, ErrorKind, Result, Setting, Settings, Sink, Source, StateStore};
+use crate::{Catalog, Endpoint, Error, ErrorKind, Result, Setting, Settings, Sink, Source, StateStore};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,6 +108,25 @@ pub trait Connector: Send + Sync {
     /// # Errors
     /// Config, connection, rights.
     fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>>;
+    /// The endpoint of an object inside of a connection: a table of a database, a path below a folder.
+    ///
+    /// # Errors
+    /// `Config`: a name that cannot be one.
+    fn object(&self, connection: &Endpoint, _name: &str) -> Result<Endpoint> {
+        Err(Error::new(ErrorKind::Config, "this connection has no objects of its own").object(connection.redacted()))
+    }
+    /// A name as it is written inside of the text that [`Connector::object`] takes: quoted, where it must be.
+    fn quoted(&self, name: &str) -> String {
+        name.to_string()
+    }
+    /// Connects to the system of a connection, to find objects by pattern and read many of them under one instant; `None` where there
+    /// is nothing of the kind.
+    ///
+    /// # Errors
+    /// Config, connection.
+    fn catalog(&self, _connection: &Endpoint, _env: &Environment) -> Result<Option<Box<dyn Catalog>>> {
+        Ok(None)
+    }
     /// Which place an endpoint means, whatever its spelling: `postgres://db1:5432/prod/public.orders`, an absolute path. No secrets,
     /// and nothing of how it is reached. Part of a job's identity.
     ///

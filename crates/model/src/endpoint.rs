@@ -174,10 +174,20 @@ pub fn percent_decode(text: &str) -> Result<String> {
 
 /// Encodes everything but unreserved characters.
 pub fn percent_encode(text: &str) -> String {
+    encode(text, b"-._~")
+}
+
+/// As [`percent_encode`], for a path: slashes stay.
+pub fn percent_encode_path(text: &str) -> String {
+    encode(text, b"-._~/")
+}
+
+fn encode(text: &str, plain: &[u8]) -> String {
     use std::fmt::Write;
     text.bytes().fold(String::new(), |mut out, b| {
         match b {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(b as char),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => out.push(b as char),
+            b if plain.contains(&b) => out.push(b as char),
             b => write!(out, "%{b:02X}").unwrap_or(()),
         }
         out

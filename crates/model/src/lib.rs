@@ -6,8 +6,10 @@
 //! Nothing here does IO, prints, or reads the environment.
 
 mod batch;
+mod catalog;
 mod codec;
 mod connector;
+mod definition;
 pub mod digest;
 mod endpoint;
 mod error;
@@ -22,10 +24,12 @@ mod split;
 mod watch;
 
 pub use batch::{Batch, Origin, Payload, Raw, Rows};
+pub use catalog::{Catalog, Object, matches_pattern};
 pub use codec::{Block, BlockBody, Decoder, Emit, Encoder, Plain, Rejects, Strict, Transform};
 pub use connector::{CheckLine, Connector, ConnectorSpec, Environment, Example, Leftover};
+pub use definition::{PartKind, TableDefinition, TablePart};
 pub use digest::{ColumnSum, Digester, Hashes, Sums};
-pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode};
+pub use endpoint::{Endpoint, Suffix, percent_decode, percent_encode, percent_encode_path};
 pub use error::{Error, ErrorKind, Place, Result, ResultExt};
 pub use form::{Form, OnLossy, field_meta};
 pub use plan::{ColumnMapping, Guarantee, Note, ReadPlan, WritePlan};

@@ -1,6 +1,6 @@
 //! Writing: what a sink accepts and how the engine drives it.
 
-use crate::{Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, Watch, WritePlan};
+use crate::{Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, TableDefinition, Watch, WritePlan};
 use arrow_schema::SchemaRef;
 
 /// What will be written.
@@ -12,6 +12,15 @@ pub struct Incoming {
     pub schema: SchemaRef,
     /// Bytes come as they are in this encoding; `None` = through this sink's encoder.
     pub pass_through: Option<Encoding>,
+    /// What else the source's table is made of, if the sink wanted to know and the source does.
+    pub definition: Option<TableDefinition>,
+}
+
+impl Incoming {
+    /// Rows with these columns, through the sink's encoder.
+    pub fn new(source: impl Into<String>, schema: SchemaRef) -> Self {
+        Self { source: source.into(), schema, pass_through: None, definition: None }
+    }
 }
 
 /// A place to write to.
@@ -32,6 +41,10 @@ pub trait Sink: Send + Sync {
     }
     /// Whether bytes in `encoding` with these columns can be written untouched.
     fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool;
+    /// Whether `plan` has a use for [`Incoming::definition`].
+    fn wants_definition(&self) -> bool {
+        false
+    }
     /// Checks everything that can be checked and says what will happen. Changes nothing.
     ///
     /// # Errors
@@ -52,6 +65,31 @@ pub trait Sink: Send + Sync {
     /// The target cannot be looked at.
     fn track(&mut self, _run: &RunId) -> Result<Tracks> {
         Ok(Tracks::No("this target becomes durable only as a whole".into()))
+    }
+    /// Where the last run with this cursor has got to, if the target knows it. Before `plan`.
+    ///
+    /// # Errors
+    /// The target cannot be looked at.
+    fn cursor(&mut self, _cursor: &str) -> Result<Option<String>> {
+        Ok(None)
+    }
+    /// Between `plan` and `begin`: with the last commit, this is where the cursor has got to. `false`: somebody else must keep it, after
+    /// `finish`.
+    ///
+    /// # Errors
+    /// `Config`: the rows of earlier runs would be lost.
+    fn keep_cursor(&mut self, _cursor: &str, _position: &str) -> Result<bool> {
+        Err(Error::new(ErrorKind::Config, "a cursor brings only what is new, and this target would lose what earlier runs brought")
+            .object(self.name())
+            .hint("write into a table with mode=append, or with a mode that has a key (upsert)"))
+    }
+    /// Between `plan` and `begin`, for a run whose splits are not tracked, but of which must be known later whether it has ended: where
+    /// running it again would double rows, its last transaction notes that everything is in, for [`Sink::left`] to find.
+    ///
+    /// # Errors
+    /// The target cannot be looked at.
+    fn note_end(&mut self, _run: &RunId) -> Result<()> {
+        Ok(())
     }
     /// What a run that is killed after `begin` may leave in the target, as [`crate::Connector::clean`] takes it. Known after `plan`.
     fn leaves(&self) -> Vec<String> {

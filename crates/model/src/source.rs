@@ -1,6 +1,8 @@
 //! Reading: what a source offers and how the engine drives it.
 
-use crate::{Batch, Decoder, Digester, Earlier, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, Watch};
+use crate::{
+    Batch, Decoder, Digester, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch,
+};
 use arrow_schema::SchemaRef;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
@@ -51,9 +53,24 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Types that cannot be carried at all in this form, named.
     fn schema(&self, form: Form) -> Result<SchemaRef>;
+    /// Keys, indexes and the rest of the table that is read; `None` where there is no such table. Asked for before `plan`.
+    ///
+    /// # Errors
+    /// The server's.
+    fn definition(&mut self) -> Result<Option<TableDefinition>> {
+        Ok(None)
+    }
     /// What a user should know about reading in this form (lossy types, order, snapshot).
     fn notes(&self, _form: Form) -> Vec<Note> {
         Vec::new()
+    }
+    /// Before anything else, where the settings name a cursor: narrows the read to what is new since an earlier run, which has left `stored`
+    /// (`None`: there was none). What is to be stored once all of it is durable; `None`: what is stored stays.
+    ///
+    /// # Errors
+    /// A position that is not of this source; nothing grows here.
+    fn since(&mut self, _stored: Option<&str>) -> Result<Option<String>> {
+        Err(Error::new(ErrorKind::Unsupported, "this source cannot tell what is new").object(self.name()))
     }
     /// Fixes how it is read and cuts it into splits. Called once, before any `open`.
     ///

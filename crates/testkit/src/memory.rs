@@ -133,6 +133,8 @@ pub struct Content {
     pub batches: Vec<RecordBatch>,
     /// Pass-through bytes in the order of their slots.
     pub bytes: Vec<u8>,
+    /// In how many blocks they came.
+    pub blocks: usize,
     /// How often a sink has finished.
     pub finished: u32,
     /// How often one was aborted.
@@ -271,6 +273,7 @@ impl Sink for MemorySink {
         let mut target = self.target.lock().unwrap();
         let (mut rows, mut bytes) = (0, 0);
         target.finished += 1;
+        target.blocks += staging.written.len();
         for piece in staging.written.into_values() {
             match piece {
                 Piece::Batches(batches) => {

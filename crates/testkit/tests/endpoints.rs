@@ -86,7 +86,7 @@ fn encoded_chunks_pass_through() {
     let mut sink = MemorySink::new().accepting(encoding.clone());
     assert!(sink.accepts(&source.encodings()[0], &batch(0..1).schema()));
     let schema = source.schema(Form::Typed).unwrap();
-    sink.plan(&Incoming { source: "memory".into(), schema, pass_through: Some(encoding) }).unwrap();
+    sink.plan(&Incoming { pass_through: Some(encoding), ..Incoming::new("memory", schema) }).unwrap();
     assert_eq!(source.estimate().rows, Some(3));
 }
 

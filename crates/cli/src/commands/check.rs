@@ -4,7 +4,7 @@ use crate::args::given;
 use crate::job::{Side, end};
 use crate::render;
 use clap::ArgMatches;
-use haul_model::{Environment, Error, ErrorKind, Result};
+use haul_model::{Endpoint, Environment, Error, ErrorKind, Result};
 
 /// Prints the findings; an error if one of them is bad.
 ///
@@ -14,7 +14,7 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
     let text = matches.get_one::<String>("endpoint").ok_or_else(|| Error::internal("no endpoint"))?;
     let flags = given(matches);
     let json = flags.iter().any(|(n, v)| n == "json" && v != "false" && v != "off");
-    let end = end(text, Side::Source, &flags, &mut Vec::new(), &mut Vec::new())?;
+    let end = end(Endpoint::parse(text)?, Side::Source, &flags, &mut Vec::new(), &mut Vec::new())?;
     let lines = end.connector.check(&end.endpoint, &end.settings, env)?;
     if json {
         let lines: Vec<_> = lines.iter().map(|l| serde_json::json!({"what": l.what, "ok": l.ok, "found": l.found})).collect();

@@ -1,8 +1,8 @@
 //! `haul copy FROM TO`: plan, run, account.
 
 use crate::args::{Given, given};
-use crate::job::{Ready, ready};
-use crate::progress::{Style, show};
+use crate::job::{Asked, Ready, ready};
+use crate::progress::{Display, Style, show};
 use crate::tracking::Purpose;
 use crate::{commands::plan, render};
 use clap::ArgMatches;
@@ -69,7 +69,18 @@ pub struct Done {
 /// # Errors
 /// The job's.
 pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Done> {
-    let Ready { mut job, from, to, settings, notes: earlier } = ready(from, to, flags, env, Purpose::Run)?;
+    let ready = ready(Asked::parse(from, to, flags)?, env, Purpose::Run)?;
+    let progress = Arc::new(Progress::default());
+    let style = Style::of(ready.settings.choice("progress").as_deref());
+    carry_out(ready, env, &progress, |plan| Some(show(style, &plan.source, progress.clone())))
+}
+
+/// Plans and runs a copy that is set up. `shown` gives the display for as long as rows move.
+///
+/// # Errors
+/// The job's.
+pub fn carry_out(ready: Ready, env: &Environment, progress: &Arc<Progress>, shown: impl FnOnce(&Plan) -> Option<Display>) -> Result<Done> {
+    let Ready { mut job, from, to, settings, notes: earlier, .. } = ready;
     if settings.has("rejects") && job.options.on_error == OnError::Stop {
         return Err(Error::new(ErrorKind::Usage, "--rejects without --on-error reject: the first bad row would stop the job")
             .hint("add --on-error reject"));
@@ -77,9 +88,8 @@ pub fn copy(from: &str, to: &str, flags: &Given, env: &Environment) -> Result<Do
     let plan = haul_engine::plan(&mut job)?;
     let notes = job.source.notes(plan.form);
     let rejects = settings.text("rejects").map(|path| open_rejects(path, &plan, &settings)).transpose()?;
-    let progress = Arc::new(Progress::default());
-    let display = show(Style::of(settings.choice("progress").as_deref()), &plan.source, progress.clone());
-    let outcome = haul_engine::run(&mut job, &plan, &env.stop, &progress, rejects.as_ref());
+    let display = shown(&plan);
+    let outcome = haul_engine::run(&mut job, &plan, &env.stop, progress, rejects.as_ref());
     drop(display);
     let mut outcome = outcome?;
     let lossy = plan.write.notes.iter().filter(|n| n.lossy);
@@ -193,7 +203,7 @@ fn shares(waits: impl Iterator<Item = (String, f64)>) -> serde_json::Value {
 }
 
 /// The result as one JSON object.
-fn result(done: &Done) -> serde_json::Value {
+pub fn result(done: &Done) -> serde_json::Value {
     let c = &done.outcome.counts;
     let seconds = done.outcome.elapsed.as_secs_f64();
     serde_json::json!({
@@ -233,12 +243,13 @@ fn result(done: &Done) -> serde_json::Value {
 
 fn failure(from: &str, to: &str, error: &Error) -> serde_json::Value {
     let redact = |text: &str| haul_model::Endpoint::parse(text).map_or_else(|_| "?".to_string(), |e| e.redacted());
+    serde_json::json!({"status": "failed", "from": redact(from), "to": redact(to), "error": error_json(error)})
+}
+
+/// An error with its place, for programs.
+pub fn error_json(error: &Error) -> serde_json::Value {
     let place = error.place();
     serde_json::json!({
-        "status": "failed",
-        "from": redact(from),
-        "to": redact(to),
-        "error": {
             "kind": format!("{:?}", error.kind()).to_lowercase(),
             "message": error.detail(),
             "object": place.object,
@@ -248,7 +259,6 @@ fn failure(from: &str, to: &str, error: &Error) -> serde_json::Value {
             "byte": place.byte,
             "code": error.code_text(),
             "hint": error.hint_text(),
-        },
     })
 }
 

@@ -6,5 +6,6 @@ pub mod copy;
 pub mod demo;
 pub mod generate;
 pub mod plan;
+pub mod run;
 pub mod schema;
 pub mod state;

@@ -1,7 +1,7 @@
 //! `haul plan FROM TO`: what would happen, before it does.
 
 use crate::args::{Given, given};
-use crate::job::ready;
+use crate::job::{Asked, Ready, ready};
 use crate::render::{self, Table};
 use crate::tracking::Purpose;
 use clap::ArgMatches;
@@ -24,13 +24,29 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
 /// # Errors
 /// See [`run`].
 pub fn show(from: &str, to: &str, flags: &Given, env: &Environment, json: bool) -> Result<()> {
-    let mut ready = ready(from, to, flags, env, Purpose::Plan)?;
-    let plan = haul_engine::plan(&mut ready.job)?;
-    if json {
-        render::print(&format!("{}\n", as_json(&plan, &ready.from, &ready.to)))
-    } else {
-        render::print(&as_text(&plan, &ready.from, &ready.to))
+    let mut ready = ready(Asked::parse(from, to, flags)?, env, Purpose::Plan)?;
+    match json {
+        true => render::print(&format!("{}\n", planned_json(&mut ready)?)),
+        false => render::print(&planned_text(&mut ready)?),
     }
+}
+
+/// Plans, for people.
+///
+/// # Errors
+/// Whatever makes the job impossible.
+pub fn planned_text(ready: &mut Ready) -> Result<String> {
+    let plan = haul_engine::plan(&mut ready.job)?;
+    Ok(as_text(&plan, &ready.from, &ready.to))
+}
+
+/// Plans, for programs.
+///
+/// # Errors
+/// Whatever makes the job impossible.
+pub fn planned_json(ready: &mut Ready) -> Result<serde_json::Value> {
+    let plan = haul_engine::plan(&mut ready.job)?;
+    Ok(as_json(&plan, &ready.from, &ready.to))
 }
 
 fn encoding(plan: &Plan) -> String {

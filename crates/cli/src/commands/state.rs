@@ -4,9 +4,11 @@ use crate::args::{Given, given};
 use crate::job::{Side, end};
 use crate::options::JOB;
 use crate::render::{self, Table};
+use crate::streams::FINISHED;
 use crate::tracking;
 use clap::ArgMatches;
-use haul_model::{Environment, Error, ErrorKind, Leftover, Result, Saved, Settings, StateStore, parse_duration};
+use haul_engine::POSITION;
+use haul_model::{Endpoint, Environment, Error, ErrorKind, Leftover, Result, Saved, Settings, StateStore, parse_duration};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,11 @@ fn age(saved: &Saved) -> Duration {
 }
 
 fn standing(store: &dyn StateStore, saved: &Saved) -> Result<&'static str> {
+    match saved.shape.as_str() {
+        FINISHED => return Ok("done; the job has not ended"),
+        POSITION => return Ok("position of a cursor"),
+        _ => {}
+    }
     Ok(match (store.lock(&saved.job)?.is_none(), saved.fingerprint.is_some()) {
         (true, _) => "running",
         (false, true) => "can be resumed",
@@ -87,7 +94,7 @@ fn list(store: &Arc<dyn StateStore>, json: bool) -> Result<()> {
 fn clean(store: &Arc<dyn StateStore>, older_than: Duration, flags: &Given, env: &Environment) -> Result<()> {
     let mut failures = Vec::new();
     let mut runs = 0;
-    for saved in store.all()?.iter().filter(|saved| age(saved) >= older_than) {
+    for saved in store.all()?.iter().filter(|saved| age(saved) >= older_than && saved.shape != POSITION) {
         let Some(_held) = store.lock(&saved.job)? else {
             render::print(&format!("run {} is going on: left alone\n", saved.run))?;
             continue;
@@ -116,7 +123,7 @@ fn remove(saved: &Saved, flags: &Given, env: &Environment) -> Result<Vec<String>
         return Ok(Vec::new());
     }
     let connection: Given = flags.iter().filter(|(name, _)| name == "password" || name == "passfile").cloned().collect();
-    let end = end(&saved.target, Side::Sink, &connection, &mut Vec::new(), &mut Vec::new())?;
+    let end = end(Endpoint::parse(&saved.target)?, Side::Sink, &connection, &mut Vec::new(), &mut Vec::new())?;
     let left: Vec<Leftover> = saved.leaves.iter().map(|what| Leftover { run: saved.run.clone(), what: what.clone() }).collect();
     end.connector.clean(&end.endpoint, &end.settings, env, &left)
 }

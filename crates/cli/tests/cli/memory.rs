@@ -1,5 +1,6 @@
 //! Memory is bounded whatever the size of the input.
 
+use crate::postgres::Site;
 use crate::runner::{Folder, full};
 
 /// Runs a copy and gives its peak resident memory in MiB.
@@ -53,4 +54,52 @@ fn op_05_csv_25_one_huge_field() {
     let ran = dir.haul(&["copy", "a.csv", "o.jsonl", "--max-row-bytes", "400MB"]).ok();
     assert_eq!(ran.account(), (2, 2, 0));
     assert_eq!(dir.read("o.jsonl").len(), megabytes * 1_000_000 + "{\"id\":\"1\",\"t\":\"\"}\n{\"id\":\"2\",\"t\":\"y\"}\n".len());
+}
+
+#[test]
+fn op_05_one_huge_value_of_a_table() {
+    let megabytes = if full() { 500 } else { 80 };
+    // Compressed in its own table, and yet sent whole.
+    let site = Site::new(&format!(
+        "create table t (id int, b text); create table u (like t); insert into t values (1, 'x'), (2, repeat('y', {megabytes}000000)), (3, 'z')"
+    ));
+    // Address space limited by the shell: a row that is refused is not held.
+    let limited = |to: &str, flags: &str| {
+        let line = format!("ulimit -v 400000; exec '{}' copy '{}' '{to}' --degree 1 {flags}", env!("CARGO_BIN_EXE_haul"), site.table("t"));
+        let output = std::process::Command::new("bash").args(["-c", &line]).current_dir(site.dir.path(".")).output().unwrap();
+        site.dir.ran(output)
+    };
+    let file = site.dir.path("t.jsonl").display().to_string();
+    let table = site.table("u");
+    for (to, flags) in [
+        (table.as_str(), "--pushdown never"),
+        (&table, "--copy-format text --mode replace"),
+        (&table, "--mode delete-insert --key id"),
+        (&file, ""),
+    ] {
+        let ran = limited(to, flags).failed();
+        assert!(ran.err.contains("public.t, row 2") && ran.err.contains("67108864 bytes"), "{}", ran.err);
+        assert!(ran.err.contains("raise --max-row-bytes"), "{}", ran.err);
+        assert_eq!(site.sql("select count(*) from u"), "0", "{flags}");
+        assert!(site.dir.names().is_empty(), "{:?}", site.dir.names());
+    }
+    // With leave, it arrives whole, on either way.
+    let md5 = "select id, length(b), md5(b) from ";
+    let leave = "--max-row-bytes 600MB --mode replace";
+    for flags in ["", "--copy-format text"] {
+        let ran = site.copy(":t", ":u", &format!("{leave} {flags} --json")).ok();
+        let result: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        let peak = result["peak_rss_bytes"].as_u64().unwrap() / 1_000_000;
+        assert!(peak < 4 * megabytes + 64, "{flags}: {peak} MB for a value of {megabytes} MB");
+        assert_eq!(site.sql(&format!("{md5} u order by 1")), site.sql(&format!("{md5} t order by 1")), "{flags}");
+    }
+    site.copy(":t", "t.jsonl", "--max-row-bytes 600MB").ok();
+    assert_eq!(
+        site.dir.read("t.jsonl").len(),
+        megabytes as usize * 1_000_000 + "{'id':1,'b':'x'}\n{'id':2,'b':''}\n{'id':3,'b':'z'}\n".len()
+    );
+    let ran = site.copy("t.jsonl", ":u", "--mode truncate").failed();
+    assert!(ran.err.contains("line 2") && ran.err.contains("--max-row-bytes"), "{}", ran.err);
+    site.copy("t.jsonl", ":u", "--mode truncate --max-row-bytes 600MB").ok();
+    assert_eq!(site.sql(&format!("{md5} u order by 1")), site.sql(&format!("{md5} t order by 1")));
 }

@@ -104,3 +104,61 @@ fn a_run_that_went_through_haul_is_not_gone_on_with_by_the_server() {
         assert_eq!(site.sql("select count(*), count(distinct id) from dst"), "120000|120000", "{mode}");
     }
 }
+
+#[test]
+fn triggers_and_options_keep_the_count_right() {
+    let site = Site::new(&format!(
+        "{SOURCE}; create table watched (like src); create function skip() returns trigger language plpgsql as 'begin return null; end';
+         create trigger skip before insert on watched for each row when (new.id % 2 = 0) execute function skip();
+         create table keyed (id int generated always as identity primary key, name text, at timestamptz)"
+    ));
+    // Held back, the trigger skips nothing; and the rows come by, so that somebody counts them.
+    for mode in ["append", "truncate", "replace"] {
+        let flags = format!("--mode {mode} --triggers off {AUTO}");
+        assert!(!site.plan(":src", ":watched", &flags).ok().out.contains("INSERT ... SELECT"), "{mode}");
+        site.sql("truncate watched");
+        assert_eq!(site.copy(":src", ":watched", &flags).ok().account(), (1000, 1000, 0), "{mode}");
+        site.assert_same("src", "watched");
+    }
+    // One that comes after the plan: nothing of it is committed.
+    site.sql("create table late (like src)");
+    let trigger = "create trigger late before insert on late for each row when (new.id = 7) execute function skip()";
+    let (from, to) = (site.table("src"), site.table("late"));
+    let arguments = ["copy", &from, &to, "--pre-sql", trigger, "--pushdown", "auto"];
+    let ran = site.dir.haul(&arguments).failed();
+    assert!(ran.err.contains("has got triggers or rules since the plan") && ran.err.contains("--pushdown never"), "{}", ran.err);
+    assert_eq!(site.sql("select count(*) from late"), "0");
+    // What a new table gets, it gets here too.
+    let flags = format!("--create --with-keys --with-indexes --with-constraints --table-options unlogged --analyze {AUTO}");
+    assert!(site.plan(":src", ":made", &flags).ok().out.contains("INSERT ... SELECT"));
+    assert_eq!(site.copy(":src", ":made", &flags).ok().account(), (1000, 1000, 0));
+    site.assert_same("src", "made");
+    assert_eq!(
+        site.sql("select relpersistence, reltuples, (select count(*) from pg_constraint where contype = 'p' and conrelid = c.oid) from pg_class c where relname = 'made'"),
+        "u|1000|1"
+    );
+    // Numbers that the table would give out itself.
+    for mode in ["append", "truncate", "replace"] {
+        site.sql("truncate keyed");
+        let flags = format!("--mode {mode} {AUTO}");
+        assert!(site.plan(":src", ":keyed", &flags).ok().out.contains("INSERT ... SELECT"), "{mode}");
+        assert_eq!(site.copy(":src", ":keyed", &flags).ok().account(), (1000, 1000, 0), "{mode}");
+        site.assert_same("src", "keyed");
+    }
+}
+
+#[test]
+fn a_table_loaded_from_itself() {
+    let site = Site::new(
+        "create table t (id int, v text); insert into t select g, 'v' || g from generate_series(1, 100) g;
+         create view w as select id + 100 as id, v from t where id <= 10",
+    );
+    // Replaced by what is read from it, which would be nothing if the old rows went first.
+    for (mode, rows) in [("truncate", "10|110"), ("replace", "10|210")] {
+        site.copy(":w", ":t", &format!("--mode {mode} {AUTO}")).ok();
+        assert_eq!(site.sql("select count(*), max(id) from t"), rows, "{mode}");
+        site.sql("create or replace view w as select id + 100 as id, v from t");
+    }
+    site.copy(":t", ":t", &format!("--mode append {AUTO}")).ok();
+    assert_eq!(site.sql("select count(*), max(id) from t"), "20|210");
+}

@@ -236,7 +236,7 @@ fn pa_03_all_lanes_read_one_snapshot() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut session = site.db.session();
-            for i in 0.. {
+            for i in 0_u64.. {
                 if done.load(Relaxed) {
                     break;
                 }

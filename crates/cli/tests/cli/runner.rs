@@ -25,6 +25,11 @@ impl Ran {
         assert_eq!(self.code, 1, "{self:?}");
         self
     }
+    /// The output of a run that must have been refused before it began (exit 2).
+    pub fn failed_config(self) -> Self {
+        assert_eq!(self.code, 2, "{self:?}");
+        self
+    }
     /// All of it, for snapshots.
     pub fn whole(&self) -> String {
         format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.code, self.out, self.err)

@@ -72,6 +72,20 @@ impl Connector for FileConnector {
         Ok(Box::new(FileSink::new(destination, settings, &env.run_id)?))
     }
 
+    fn object(&self, connection: &Endpoint, name: &str) -> Result<Endpoint> {
+        let name = if connection.is_uri { haul_model::percent_encode_path(name) } else { name.to_string() };
+        let folder = connection.address.trim_end_matches('/');
+        Ok(Endpoint { address: format!("{folder}/{name}"), ..connection.clone() })
+    }
+
+    /// A name is one part of a path, whatever is in it.
+    fn quoted(&self, name: &str) -> String {
+        match name {
+            "." | ".." => name.replace('.', "%2E"),
+            _ => name.replace('/', "%2F"),
+        }
+    }
+
     fn identity(&self, endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<String> {
         if config::is_stdio(endpoint) {
             return Ok("-".into());

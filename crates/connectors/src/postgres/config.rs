@@ -88,6 +88,19 @@ const READING: &[Setting] = &[
         "Read in the order of this column, in one lane. Without it a table is read as it is stored, in parallel.",
     ),
     Setting::new(
+        "cursor",
+        Kind::Text,
+        "",
+        "Read only what is new since the last run, by this column whose values grow (a serial number, a time of change). Needs mode append or a mode with a key. Rows that commit late are not missed.",
+    ),
+    Setting::new(
+        "cursor_lag",
+        Kind::Text,
+        "",
+        "For a view or query, which cannot tell what commits late: read up to the highest value less this (5min, 1000), and the rest the next time.",
+    ),
+    Setting::new("backfill", Kind::Text, "", "FROM..TO: read the rows whose cursor is from FROM to below TO, and leave the position where it is."),
+    Setting::new(
         "row_security",
         Kind::Choice(&["off", "on"]),
         "off",

@@ -1,9 +1,11 @@
 //! The connector as the registry knows it.
 
+use super::database::Database;
 use super::sink::PostgresSink;
 use super::{check, config, source::PostgresSource};
 use haul_model::{
-    CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Leftover, Result, Setting, Settings, Sink, Source, StateStore,
+    Catalog, CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Leftover, Result, Setting, Settings, Sink, Source,
+    StateStore,
 };
 
 /// The reference.
@@ -63,6 +65,26 @@ impl Connector for Postgres {
 
     fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>> {
         Ok(Box::new(PostgresSink::open(endpoint, settings, env)?))
+    }
+
+    fn object(&self, connection: &Endpoint, name: &str) -> Result<Endpoint> {
+        config::TableName::parse(name)?;
+        let mut endpoint = connection.clone();
+        endpoint.query.retain(|(key, _)| key != "table");
+        endpoint.query.insert(0, ("table".to_string(), name.to_string()));
+        Ok(endpoint)
+    }
+
+    fn quoted(&self, name: &str) -> String {
+        if name.contains(['.', '"']) { super::catalog::quote_ident(name) } else { name.to_string() }
+    }
+
+    fn catalog(&self, connection: &Endpoint, env: &Environment) -> Result<Option<Box<dyn Catalog>>> {
+        config::check_shape(connection)?;
+        let of_connection = connection.query.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        let known = of_connection.filter(|(name, _)| config::CONNECTION.iter().any(|s| s.answers_to(name) && s.name != "table"));
+        let settings = Settings::resolve(&[config::CONNECTION], known, SPEC.name)?;
+        Ok(Some(Box::new(Database::connect(config::target(connection, &settings, env)?, env)?)))
     }
 
     fn identity(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<String> {

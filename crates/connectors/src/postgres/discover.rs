@@ -312,6 +312,28 @@ fn array(numbers: impl Iterator<Item = u32>) -> String {
     format!("{{{}}}", numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
 }
 
+/// Runs `ask` while only `pg_catalog` is searched, so that all other names come with their schema.
+///
+/// # Errors
+/// Those of `ask`; the server's.
+pub(super) fn with_plain_path<T>(session: &mut Session, ask: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+    // set_config(.., true) holds to the end of the transaction, or of this statement outside of one.
+    let before = session.row("SELECT pg_catalog.current_setting('search_path')", &[])?.map_or(String::new(), |row| row.text(0).to_string());
+    let set = "SELECT pg_catalog.set_config('search_path', $1, true)";
+    let in_transaction = session.connection().transaction() != haul_pgwire::Transaction::None;
+    if !in_transaction {
+        session.run("BEGIN")?;
+    }
+    session.query(set, &[Some("pg_catalog")])?;
+    let found = ask(session)?;
+    if in_transaction {
+        session.query(set, &[Some(&before)])?;
+    } else {
+        session.run("COMMIT")?;
+    }
+    Ok(found)
+}
+
 /// Fills in every type's SQL name. Only `pg_catalog` is searched meanwhile, so that other types come with their schema.
 fn name_types(session: &mut Session, columns: &mut [PgColumn]) -> Result<()> {
     let mut slots: Vec<(u32, i32, &mut String)> = Vec::new();
@@ -323,22 +345,11 @@ fn name_types(session: &mut Session, columns: &mut [PgColumn]) -> Result<()> {
     }
     let list = |values: Vec<String>| format!("{{{}}}", values.join(","));
     let (oids, typmods) = slots.iter().map(|(oid, typmod, _)| (oid.to_string(), typmod.to_string())).unzip();
-    // set_config(.., true) holds to the end of the transaction, or of this statement outside of one.
-    let before = session.row("SELECT pg_catalog.current_setting('search_path')", &[])?.map_or(String::new(), |row| row.text(0).to_string());
-    let set = "SELECT pg_catalog.set_config('search_path', $1, true)";
-    let in_transaction = session.connection().transaction() != haul_pgwire::Transaction::None;
-    if !in_transaction {
-        session.run("BEGIN")?;
-    }
-    session.query(set, &[Some("pg_catalog")])?;
-    let sql = "SELECT pg_catalog.format_type(t.o, t.m) FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.oid[]), \
-               pg_catalog.unnest($2::pg_catalog.int4[])) WITH ORDINALITY t(o, m, i) ORDER BY t.i";
-    let found = session.query(sql, &[Some(&list(oids)), Some(&list(typmods))])?;
-    if in_transaction {
-        session.query(set, &[Some(&before)])?;
-    } else {
-        session.run("COMMIT")?;
-    }
+    let found = with_plain_path(session, |session| {
+        let sql = "SELECT pg_catalog.format_type(t.o, t.m) FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.oid[]), \
+                   pg_catalog.unnest($2::pg_catalog.int4[])) WITH ORDINALITY t(o, m, i) ORDER BY t.i";
+        session.query(sql, &[Some(&list(oids)), Some(&list(typmods))])
+    })?;
     for ((_, _, slot), row) in slots.into_iter().zip(&found) {
         *slot = row.text(0).to_string();
     }

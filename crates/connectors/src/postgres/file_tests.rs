@@ -28,7 +28,7 @@ fn source(path: &Path, more: &[(&str, &str)]) -> Box<dyn Source> {
 fn export(db: &mut TestDb, table: &str, path: &Path, on_lossy: OnLossy) -> Result<()> {
     let mut sink = sink(path);
     let (rows, _) = db.read(table, "id", sink.form(), on_lossy)?;
-    sink.plan(&Incoming { source: table.into(), schema: rows[0].batch.schema(), pass_through: None })?;
+    sink.plan(&Incoming::new(table, rows[0].batch.schema()))?;
     sink.begin()?;
     let (mut encoder, mut writer) = (sink.encoder()?, sink.open(0)?);
     for batch in &rows {

@@ -2,18 +2,19 @@
 
 use super::catalog::quote_literal;
 use super::config::Target;
+use super::database::Held;
 use super::pooler;
 use super::session::{self, Session};
 use haul_model::{Environment, Error, ErrorKind, Result};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How every transaction of a read begins.
 pub(super) const READ_ONLY: &str = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Each transaction has a savepoint from before its first COPY, so that one which is cancelled does not take the snapshot with it.
-const HOLD_THE_SNAPSHOT: &str = "SAVEPOINT haul_read";
+pub(super) const HOLD_THE_SNAPSHOT: &str = "SAVEPOINT haul_read";
 /// After a COPY that failed or was cancelled.
 pub(super) const BACK_TO_THE_SNAPSHOT: &str = "ROLLBACK TO SAVEPOINT haul_read";
 
@@ -28,6 +29,8 @@ pub(super) struct Lanes {
     idle: Mutex<Vec<Session>>,
     /// Whether a second session was asked for.
     second: AtomicBool,
+    /// The job that holds the snapshot, if it is not this read alone: its sessions come from there, and go back.
+    held: Option<Arc<Held>>,
 }
 
 impl Lanes {
@@ -51,7 +54,15 @@ impl Lanes {
             snapshots: Mutex::new(snapshots),
             idle: Mutex::new(vec![leader]),
             second: AtomicBool::new(false),
+            held: None,
         })
+    }
+
+    /// Lanes under a snapshot that a job holds, around a session of it.
+    pub fn under(held: Arc<Held>, leader: Session, target: Target, env: Environment, row_security: bool) -> Self {
+        let (snapshots, idle) = (Mutex::new(vec![held.snapshot.clone()]), Mutex::new(vec![leader]));
+        // The snapshot has a holder already.
+        Self { target, env, row_security, snapshots, idle, second: AtomicBool::new(true), held: Some(held) }
     }
 
     /// A session under the snapshot for a split, named after it: one that is free, else a new one.
@@ -89,6 +100,11 @@ impl Lanes {
 
     /// Opens a session that must answer within `limit`.
     fn open(&self, lane: &str, limit: Option<Duration>) -> Result<Session> {
+        if let Some(held) = &self.held {
+            let mut session = held.take(&self.env, lane)?;
+            session.run(read_settings(self.row_security))?;
+            return Ok(session);
+        }
         let known = self.snapshots().clone();
         if known.is_empty() {
             return Err(snapshot_gone());
@@ -129,6 +145,10 @@ impl Lanes {
     /// A connection that broke meanwhile: what was read is whole all the same, so callers may ignore it.
     pub fn close(&self) -> Result<()> {
         let sessions = std::mem::take(&mut *self.free());
+        if let Some(held) = &self.held {
+            held.give(sessions);
+            return Ok(());
+        }
         sessions.into_iter().try_for_each(|mut session| session.run("COMMIT"))
     }
 
@@ -143,12 +163,12 @@ impl Lanes {
 }
 
 /// Exports the session's snapshot; its name.
-fn export(session: &mut Session) -> Result<Option<String>> {
+pub(super) fn export(session: &mut Session) -> Result<Option<String>> {
     Ok(session.row("SELECT pg_catalog.pg_export_snapshot()", &[])?.map(|row| row.text(0).to_string()))
 }
 
 /// The code is the one that servers have for snapshots that are gone: trying again does not help.
-fn snapshot_gone() -> Error {
+pub(super) fn snapshot_gone() -> Error {
     Error::new(ErrorKind::Connect, "the connections that held the snapshot are gone").code("72000").hint("start the job again")
 }
 

@@ -65,6 +65,11 @@ impl Cutting {
         Ok(Self { method, keys, query })
     }
 
+    /// In one piece.
+    pub fn whole() -> Self {
+        Self { method: Method::None, keys: Vec::new(), query: None }
+    }
+
     /// Whether the user wants it cut in some way.
     pub fn is_asked_for(&self) -> bool {
         self.method != Method::Auto || !self.keys.is_empty() || self.query.is_some()

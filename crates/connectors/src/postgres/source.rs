@@ -7,9 +7,11 @@
 
 use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
 use super::config::{self, TableName, Target};
+use super::database::Held;
 use super::decode::CopyDecoder;
 use super::digest::CopyDigester;
 use super::discover::{self, Leaf};
+use super::incremental::Cursor;
 use super::lanes::{BACK_TO_THE_SNAPSHOT, Lanes, READ_ONLY, read_settings};
 use super::pooler;
 use super::portable::{Portable, portable};
@@ -24,7 +26,7 @@ use super::watch::{Side, Waits};
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
     Batch, Decoder, Digester, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload,
-    Position, Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, Watch, nearest,
+    Position, Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, TableDefinition, Watch, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -63,7 +65,7 @@ pub struct PostgresSource {
     pub(super) cutting: Cutting,
     pub(super) identity: Option<String>,
     pub(super) version: u32,
-    notes: Vec<Note>,
+    pub(super) notes: Vec<Note>,
     /// The session that holds lock and snapshot, until `plan` makes it the first lane.
     pub(super) leader: Option<Session>,
     pub(super) lanes: Option<Arc<Lanes>>,
@@ -71,7 +73,13 @@ pub struct PostgresSource {
     /// What this read can be recognised by later, if it can.
     pub(super) proof: Option<Proof>,
     /// The encoding under which the server itself may move the rows, if it may.
-    statement: Option<Encoding>,
+    pub(super) statement: Option<Encoding>,
+    /// The column by which only new rows are read, until the read is narrowed to them.
+    pub(super) cursor: Option<Cursor>,
+    /// Whether it was: what is new now is not what was new then.
+    pub(super) narrowed: bool,
+    /// The job's snapshot, if the read is one of several under it.
+    held: Option<Arc<Held>>,
 }
 
 impl PostgresSource {
@@ -80,8 +88,16 @@ impl PostgresSource {
     /// # Errors
     /// Config, connection, rights (row-level security that hides rows included), missing objects.
     pub fn open(endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Self> {
+        Self::open_under(endpoint, settings, env, None)
+    }
+
+    /// As [`PostgresSource::open`]; with a snapshot that is `held`, under that one.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn open_under(endpoint: &Endpoint, settings: &Settings, env: &Environment, held: Option<Arc<Held>>) -> Result<Self> {
         let target = config::target(endpoint, settings, env)?;
-        let (reads, cutting) = (Reads::from(settings)?, Cutting::from(settings)?);
+        let (reads, cutting, cursor) = (Reads::from(settings)?, Cutting::from(settings)?, Cursor::from(settings)?);
         let query = settings.text("query").map(|q| q.trim().trim_end_matches(';').trim_end().to_string());
         let mut session = match (&target.table, &query) {
             (None, None) => {
@@ -89,13 +105,20 @@ impl PostgresSource {
                     .hint("add ?table=schema.name, or give --query 'SELECT ...'"));
             }
             (Some(_), Some(_)) => return Err(Error::new(ErrorKind::Config, "both a table and a query are given").hint("give one of them")),
-            _ => Session::open(&target, env, "read")?,
+            _ => match &held {
+                Some(held) => held.take(env, "read")?,
+                None => Session::open(&target, env, "read")?,
+            },
         };
         let mut notes = target.notes.clone();
-        notes.extend(pooler::remark(&mut session, &target, env)?);
+        match &held {
+            Some(held) => notes.extend(held.notes.iter().cloned()),
+            None => notes.extend(pooler::remark(&mut session, &target, env)?),
+        }
+        let begun = held.is_some();
         let (what, found, leaves) = match (&target.table, query) {
-            (Some(name), _) => Self::discover_table(&mut session, name, &reads, &mut notes)?,
-            (None, query) => Self::discover_query(&mut session, query.unwrap_or_default(), &reads)?,
+            (Some(name), _) => Self::discover_table(&mut session, name, &reads, begun, &mut notes)?,
+            (None, query) => Self::discover_query(&mut session, query.unwrap_or_default(), &reads, begun)?,
         };
         let columns = chosen(found, settings)?;
         large_objects(&mut session, &columns, &mut notes)?;
@@ -103,9 +126,27 @@ impl PostgresSource {
         let (leader, lanes, reading, proof) = (None, None, None, None);
         let hidden = matches!(&what, What::Relation(relation) if relation.row_security);
         let statement =
-            if hidden || cutting.is_asked_for() { None } else { statement::encoding(&mut session, &target, identity.as_deref())? };
-        let mut source =
-            Self { target, env, what, columns, leaves, reads, cutting, identity, version, notes, leader, lanes, reading, proof, statement };
+            if hidden || begun || cutting.is_asked_for() { None } else { statement::encoding(&mut session, &target, identity.as_deref())? };
+        let mut source = Self {
+            target,
+            env,
+            what,
+            columns,
+            leaves,
+            reads,
+            cutting,
+            identity,
+            version,
+            notes,
+            leader,
+            lanes,
+            reading,
+            proof,
+            statement,
+            cursor,
+            narrowed: false,
+            held,
+        };
         source.resolve_order(settings)?;
         source.cutting.check(source.all_columns())?;
         // Runs nothing, and yet checks rights, conditions and policies as the real reads will.
@@ -116,9 +157,15 @@ impl PostgresSource {
     }
 
     /// Locks a table, takes the snapshot, and reads what the catalog says.
-    fn discover_table(session: &mut Session, name: &TableName, reads: &Reads, notes: &mut Vec<Note>) -> Result<Discovered> {
-        let located = discover::locate(session, name)?;
-        lock(session, &located, reads)?;
+    fn discover_table(session: &mut Session, name: &TableName, reads: &Reads, begun: bool, notes: &mut Vec<Note>) -> Result<Discovered> {
+        let located = if begun {
+            session.run(read_settings(reads.row_security))?;
+            discover::locate(session, name)?
+        } else {
+            let located = discover::locate(session, name)?;
+            lock(session, &located, reads)?;
+            located
+        };
         let relation = discover::relation_by_oid(session, located.oid)?;
         check_kind(&relation)?;
         check_row_security(session, &relation, reads, notes)?;
@@ -128,8 +175,12 @@ impl PostgresSource {
     }
 
     /// Takes the snapshot and asks what a query returns.
-    fn discover_query(session: &mut Session, query: String, reads: &Reads) -> Result<Discovered> {
-        begin(session, reads)?;
+    fn discover_query(session: &mut Session, query: String, reads: &Reads, begun: bool) -> Result<Discovered> {
+        if begun {
+            session.run(read_settings(reads.row_security))?;
+        } else {
+            begin(session, reads)?;
+        }
         let columns = discover::query_columns(session, &query).map_err(|e| e.context("the query"))?;
         check_query_columns(&columns)?;
         Ok((What::Query(query, columns.clone()), columns, Vec::new()))
@@ -154,6 +205,15 @@ impl PostgresSource {
 
     pub(super) fn condition(&self) -> Option<&str> {
         self.reads.condition.as_deref()
+    }
+
+    /// Narrows the read by a further condition.
+    pub(super) fn and(&mut self, condition: String) {
+        self.narrowed = true;
+        self.reads.condition = Some(match self.reads.condition.take() {
+            Some(own) => format!("(\n{own}\n) AND {condition}"),
+            None => condition,
+        });
     }
 
     pub(super) fn is_ordered(&self) -> bool {
@@ -185,7 +245,11 @@ impl PostgresSource {
     /// Makes the session the first of so many lanes; returns how many a pooler leaves, with a note on fewer.
     pub(super) fn start_lanes(&mut self, leader: Session, wanted: usize, notes: &mut Vec<Note>) -> Result<usize> {
         let pooled = leader.is_pooled();
-        let lanes = Lanes::new(leader, self.target.clone(), self.env.clone(), self.reads.row_security, wanted > 1)?;
+        let (target, env, row_security) = (self.target.clone(), self.env.clone(), self.reads.row_security);
+        let lanes = match &self.held {
+            Some(held) => Lanes::under(Arc::clone(held), leader, target, env, row_security),
+            None => Lanes::new(leader, target, env, row_security, wanted > 1)?,
+        };
         let count = if pooled { lanes.open_ahead(wanted)? } else { wanted };
         if count < wanted {
             notes.push(Note::new(format!("{wanted} connections were wanted: the pooler has {count} for this read")));
@@ -286,6 +350,13 @@ impl Source for PostgresSource {
         self.statement.iter().cloned().chain(copies).collect()
     }
 
+    fn definition(&mut self) -> Result<Option<TableDefinition>> {
+        match (&self.what, &mut self.leader) {
+            (What::Relation(relation), Some(leader)) => super::definition::of(leader, relation).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     fn schema(&self, form: Form) -> Result<SchemaRef> {
         Ok(Arc::new(Schema::new(self.plans(form)?.into_iter().map(|plan| plan.field).collect::<Vec<_>>())))
     }
@@ -306,7 +377,7 @@ impl Source for PostgresSource {
             return Ok(ReadPlan { splits, method, lanes: 1, network: true, notes: Vec::new() });
         }
         let mut cut = self.cut(&mut leader, reading.degree)?;
-        if cut.parts.len() > 1 {
+        if cut.parts.len() > 1 && !self.narrowed {
             self.proof = self.take_proof(&mut leader)?;
         }
         let lanes = self.start_lanes(leader, cut.lanes, &mut cut.notes)?;
@@ -320,6 +391,10 @@ impl Source for PostgresSource {
             |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
         let splits = cut.parts.into_iter().enumerate().map(split).collect();
         Ok(ReadPlan { splits, method, lanes, network: true, notes })
+    }
+
+    fn since(&mut self, stored: Option<&str>) -> Result<Option<String>> {
+        self.narrow(stored)
     }
 
     fn fingerprint(&self) -> Option<String> {
@@ -389,6 +464,8 @@ impl Source for PostgresSource {
         if let Some(lanes) = self.lanes.take() {
             let _ = lanes.close();
         }
+        // Under pushdown nobody has used it, and its lock would stand in the way of a sink that empties the same table.
+        self.leader = None;
         Ok(())
     }
 }

@@ -147,12 +147,12 @@ impl Proof {
 }
 
 /// Transactions of other databases that are going on (their numbers without the epoch).
-const ELSEWHERE: &str = "\
+pub(super) const ELSEWHERE: &str = "\
     SELECT backend_xid::pg_catalog.text FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND datname <> pg_catalog.current_database() \
     UNION ALL SELECT transaction::pg_catalog.text FROM pg_catalog.pg_prepared_xacts WHERE database <> pg_catalog.current_database()";
 
 /// From a snapshot `xmin:xmax:one,two`: before which transaction all of this database had ended, and the next number.
-fn horizon(snapshot: &str, elsewhere: &[u64]) -> Option<(u64, u64)> {
+pub(super) fn horizon(snapshot: &str, elsewhere: &[u64]) -> Option<(u64, u64)> {
     let mut parts = snapshot.split(':');
     let (_, next) = (parts.next()?.parse::<u64>().ok()?, parts.next()?.parse::<u64>().ok()?);
     let mut oldest = next;

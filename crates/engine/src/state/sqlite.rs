@@ -5,6 +5,7 @@ use rusqlite::{Connection, params};
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The file in the folder.
@@ -78,7 +79,9 @@ impl SqliteStore {
         }
         self.make_folder()?;
         let path = self.path();
-        let fresh = self.folder.join(format!("{FILE}.{}", std::process::id()));
+        // Streams of one process may all be the first to keep something.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let fresh = self.folder.join(format!("{FILE}.{}.{}", std::process::id(), MADE.fetch_add(1, Relaxed)));
         let _ = std::fs::remove_file(&fresh);
         let wrong = |e: rusqlite::Error| explain(&path, &e);
         let db = Connection::open(&fresh).map_err(wrong)?;

@@ -37,7 +37,7 @@ struct Case<'a> {
 impl Case<'_> {
     fn plan(&self, sink: &mut dyn Sink) -> WritePlan {
         let schema = self.batches[0].schema();
-        let plan = sink.plan(&Incoming { source: "conformance".into(), schema: schema.clone(), pass_through: None }).unwrap();
+        let plan = sink.plan(&Incoming::new("conformance", schema.clone())).unwrap();
         assert!(!plan.method.is_empty(), "a write plan says how it writes");
         assert_eq!(plan.columns.len(), schema.fields().len(), "a write plan maps every column");
         plan

@@ -4,7 +4,7 @@
 //! tables, so the notes of rows in one stand in an UNLOGGED twin and go with them. The last transaction of a run puts one note in
 //! place of them all (split -1: everything is in), which goes when the run has been forgotten elsewhere.
 
-use super::way::qualified;
+use super::way::{Way, qualified};
 use crate::postgres::catalog::{quote_ident, quote_literal};
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Left, Position, Result, RunId, SplitDone, Tracks};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const TABLES: [&str; 2] = ["haul_checkpoint", "haul_checkpoint_unlogged"];
 /// The split of the note that stands for all.
 const ALL: i64 = -1;
+/// The split of the note of a cursor.
+const CURSOR: i64 = -2;
 /// How long a session that has to end may take.
 const FENCE: Duration = Duration::from_secs(15);
 
@@ -41,6 +43,12 @@ pub(super) fn leaf(schema: &str) -> String {
 impl Notes {
     pub fn new(schema: &str, unlogged: bool, run: &RunId) -> Self {
         Self { table: qualified(schema, TABLES[usize::from(unlogged)]), run: run.clone(), bytes: AtomicU64::new(0) }
+    }
+
+    /// Whether the table is there, or may be made.
+    fn can_be_made(&self, session: &mut Session, schema: &str) -> Result<bool> {
+        let may = session.row("SELECT pg_catalog.has_schema_privilege($1, 'CREATE')", &[Some(schema)])?;
+        Ok(may.is_some_and(|row| row.flag(0)) || exists(session, &self.table)?)
     }
 
     /// Makes the table if it is missing. `fresh`: notes of this run are of rows that are gone, and go too.
@@ -83,13 +91,18 @@ impl Notes {
     pub fn sum_up(&self, session: &mut Session) -> Result<u64> {
         let rows = self.rows(session)?;
         self.remove(session)?;
-        session.run(&format!(
+        session.run(&self.insert_all(rows))?;
+        Ok(rows)
+    }
+
+    /// The statement that notes that everything is in.
+    pub fn insert_all(&self, rows: u64) -> String {
+        format!(
             "INSERT INTO {} (job, run, split, what, position, rows_read, rows) VALUES ({}, {}, {ALL}, 'everything', '', {rows}, {rows})",
             self.table,
             quote_literal(&self.run.job),
             quote_literal(&self.run.run)
-        ))?;
-        Ok(rows)
+        )
     }
 
     /// The rows that are noted.
@@ -133,6 +146,68 @@ impl Notes {
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
+}
+
+/// How far a cursor has got: a note that stays (split -2), changed in the transaction of the rows.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    notes: Notes,
+    before: Option<String>,
+    position: String,
+}
+
+impl Cursor {
+    pub fn new(schema: &str, unlogged: bool, cursor: &str, before: Option<String>, position: &str) -> Self {
+        let run = RunId { job: cursor.to_string(), run: cursor_run(cursor) };
+        Self { notes: Notes::new(schema, unlogged, &run), before, position: position.to_string() }
+    }
+
+    /// Makes the table if it is missing.
+    ///
+    /// # Errors
+    /// Rights.
+    pub fn begin(&self, session: &mut Session) -> Result<()> {
+        self.notes.begin(session, false)
+    }
+
+    /// Notes the position in the transaction that is open.
+    ///
+    /// # Errors
+    /// Another run has moved it meanwhile; the server's.
+    pub fn note(&self, session: &mut Session) -> Result<()> {
+        let table = &self.notes.table;
+        let unmoved = self.before.as_ref().map_or_else(|| "FALSE".to_string(), |b| format!("c.what = {}", quote_literal(b)));
+        let sql = format!(
+            "INSERT INTO {table} AS c (job, run, split, what, position, rows_read, rows) VALUES ({}, {}, {CURSOR}, {}, '', 0, 0) \
+             ON CONFLICT (run, split) DO UPDATE SET what = EXCLUDED.what, finished_at = EXCLUDED.finished_at WHERE {unmoved}",
+            quote_literal(&self.notes.run.job),
+            quote_literal(&self.notes.run.run),
+            quote_literal(&self.position)
+        );
+        match session.execute(&sql)? {
+            0 => Err(Error::new(ErrorKind::Conflict, "another run has moved the cursor meanwhile")
+                .hint("its rows are in; nothing of this run is: start it again if there may be more")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn cursor_run(cursor: &str) -> String {
+    format!("cursor {cursor}")
+}
+
+/// Where a cursor stands, by the notes in a schema.
+///
+/// # Errors
+/// The server's.
+pub(super) fn cursor(session: &mut Session, schema: &str, cursor: &str) -> Result<Option<String>> {
+    for table in tables(session, &quote_ident(schema))? {
+        let sql = format!("SELECT what FROM {table} WHERE run = $1 AND split = {CURSOR}");
+        if let Some(row) = session.row(&sql, &[Some(&cursor_run(cursor))])? {
+            return Ok(Some(row.text(0).to_string()));
+        }
+    }
+    Ok(None)
 }
 
 /// The notes of a run in one table.
@@ -302,11 +377,24 @@ impl super::PostgresSink {
             return Ok(Tracks::No("some partitions are UNLOGGED and some are not: a crash would take part of the rows".into()));
         };
         let notes = Notes::new(&planned.schema, unlogged, run);
-        let may = control.row("SELECT pg_catalog.has_schema_privilege($1, 'CREATE')", &[Some(&planned.schema)])?;
-        if !may.is_some_and(|row| row.flag(0)) && !exists(control, &notes.table)? {
+        if !notes.can_be_made(control, &planned.schema)? {
             return Ok(Tracks::No(format!("this role may not make the table for checkpoints in schema {:?}", planned.schema)));
         }
         let _ = planned.shared.notes.set(Arc::new(notes));
         Ok(if staged { Tracks::Aside } else { Tracks::Directly })
+    }
+
+    /// Prepares the note of a run that adds to what is there: any other can be done again without harm.
+    pub(super) fn note_end_with(&self, control: &mut Session, run: &RunId) -> Result<()> {
+        let planned = self.planned()?;
+        if planned.way != Way::Append {
+            return Ok(());
+        }
+        let unlogged = persistence(control, &qualified(&planned.schema, &planned.name))?.unwrap_or(false);
+        let notes = Notes::new(&planned.schema, unlogged, run);
+        if notes.can_be_made(control, &planned.schema)? {
+            let _ = planned.shared.end.set(Arc::new(notes));
+        }
+        Ok(())
     }
 }

@@ -2,11 +2,13 @@
 
 use super::checkpoint;
 use super::merge::{Merging, Staged};
+use super::settings::Options;
 use super::staging::Lane;
+use super::triggers;
 use super::way::{Way, index_names, qualified};
 use super::writer::Done;
 use super::{Planned, PostgresSink};
-use crate::postgres::catalog::{Identity, quote_ident, quote_literal};
+use crate::postgres::catalog::{quote_ident, quote_literal};
 use crate::postgres::discover;
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Finished, Keyed, Result, failpoint};
@@ -37,6 +39,17 @@ impl PostgresSink {
         }
         let name = planned.transaction_name.clone();
         if planned.way == Way::Append && notes.is_none() {
+            let mut lanes = unwatched(lanes, planned)?;
+            // In the transaction that is committed last: by then everything is in.
+            if let (Some(end), Some(lane)) = (planned.shared.end.get(), lanes.iter_mut().rfind(|lane| lane.rows > 0)) {
+                lane.session.run(&end.insert_all(rows))?;
+            }
+            if let Some(cursor) = planned.shared.cursor.get() {
+                match lanes.iter_mut().rfind(|lane| lane.rows > 0) {
+                    Some(lane) => cursor.note(&mut lane.session)?,
+                    None => cursor.note(&mut self.session("finish")?)?,
+                }
+            }
             commit_lanes(lanes, planned.prepared, &name).map_err(|e| e.object(&planned.shared.table))?;
             return Ok(finished);
         }
@@ -46,20 +59,24 @@ impl PostgresSink {
         session.begin("")?;
         session.run(&format!("SET LOCAL lock_timeout = {}", self.options.lock_timeout.as_millis()))?;
         failpoint::pass("final-before-place");
+        run_all(&mut session, &planned.held.before).map_err(|error| explain(error, planned))?;
         let placed = match planned.way {
             Way::Append | Way::Merge => Ok(()),
-            Way::Create => rename(&mut session, planned),
-            Way::Swap => swap(&mut session, planned, &mut finished.notes),
+            Way::Create => rename(&mut session, planned).and_then(|()| planned.objects.make(&mut session, &planned.table_sql())),
+            Way::Swap => swap(&mut session, planned, &self.options, &mut finished.notes),
             Way::Refill { truncate } => {
                 refill(&mut session, planned, truncate, rows).and_then(|()| session.run(&format!("DROP TABLE {}", planned.staging_sql())))
             }
         };
-        placed.map_err(|error| explain(error, planned))?;
+        placed.and_then(|()| run_all(&mut session, &planned.held.after)).map_err(|error| explain(error, planned))?;
         if let Some(notes) = notes {
             let summed = notes.sum_up(&mut session)?;
             if summed != noted {
                 return Err(Error::internal(format!("the checkpoints count {summed} rows, and {noted} a moment ago")));
             }
+        }
+        if let Some(cursor) = planned.shared.cursor.get() {
+            cursor.note(&mut session)?;
         }
         failpoint::pass("final-before-commit");
         self.commit_last(session, "finish")?;
@@ -121,10 +138,19 @@ impl PostgresSink {
             session.run(create)?;
         }
         failpoint::pass("final-before-place");
+        let planned = self.planned()?;
+        run_all(&mut session, &planned.held.before)?;
         let keyed = merging.merge.run(&mut session, &staged, rows)?;
         session.run("SET CONSTRAINTS ALL IMMEDIATE")?;
+        run_all(&mut session, &planned.held.after)?;
+        if merging.create.is_some() {
+            planned.objects.make(&mut session, &planned.table_sql())?;
+        }
         for table in &staged {
             session.run(&format!("DROP TABLE {}", table.sql))?;
+        }
+        if let Some(cursor) = self.planned()?.shared.cursor.get() {
+            cursor.note(&mut session)?;
         }
         failpoint::pass("final-before-commit");
         self.commit_last(session, &name)?;
@@ -188,6 +214,24 @@ impl Number {
             }
         }
     }
+}
+
+/// Lanes whose rows the server moved itself: if the table has got a trigger or a rule since the plan was made, rows may be missing that nobody
+/// has counted. From the INSERT on, its lock keeps others from adding one.
+fn unwatched(mut lanes: Vec<Done>, planned: &Planned) -> Result<Vec<Done>> {
+    let Some(relation) = planned.relation.as_ref().filter(|_| planned.shared.statement) else { return Ok(lanes) };
+    for lane in &mut lanes {
+        if super::plan::is_watched(&mut lane.session, relation)? {
+            return Err(Error::new(ErrorKind::Schema, "the table has got triggers or rules since the plan was made")
+                .object(&planned.shared.table)
+                .hint("nothing was committed; run it again, or with --pushdown never"));
+        }
+    }
+    Ok(lanes)
+}
+
+fn run_all(session: &mut Session, statements: &[String]) -> Result<()> {
+    statements.iter().try_for_each(|sql| session.run(sql))
 }
 
 /// Names the lock that was waited for, and hides the staging table's name.
@@ -256,7 +300,7 @@ fn rename(session: &mut Session, planned: &Planned) -> Result<()> {
 }
 
 /// Drops the old table and gives its name, and those of its indexes, to the new one.
-fn swap(session: &mut Session, planned: &Planned, notes: &mut Vec<String>) -> Result<()> {
+fn swap(session: &mut Session, planned: &Planned, options: &Options, notes: &mut Vec<String>) -> Result<()> {
     let relation = planned.relation.as_ref().ok_or_else(|| Error::internal("a swap without an old table"))?;
     let table = qualified(&planned.schema, &planned.name);
     session.run(&format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))?;
@@ -277,7 +321,11 @@ fn swap(session: &mut Session, planned: &Planned, notes: &mut Vec<String>) -> Re
     notes.push("something came to depend on the old table during the load: its rows were replaced instead of the table".into());
     super::way::check_delete(session, &now)?;
     let rows = session.row(&format!("SELECT count(*) FROM {}", planned.staging_sql()), &[])?.and_then(|row| row.parse(0)).unwrap_or(0);
+    // Triggers may be among what came to be.
+    let held = triggers::plan(session, &now, Way::Refill { truncate: false }, options, &mut Vec::new())?;
+    run_all(session, &held.before)?;
     refill(session, planned, false, rows)?;
+    run_all(session, &held.after)?;
     session.run(&format!("DROP TABLE {}", planned.staging_sql()))
 }
 
@@ -286,8 +334,7 @@ fn refill(session: &mut Session, planned: &Planned, truncate: bool, rows: u64) -
     let relation = planned.relation.as_ref().ok_or_else(|| Error::internal("a refill without a table"))?;
     let table = qualified(&planned.schema, &planned.name);
     let (list, staging) = (&planned.column_list, planned.staging_sql());
-    let always = planned.targets.iter().any(|c| c.identity == Some(Identity::Always));
-    let overriding = if always { " OVERRIDING SYSTEM VALUE" } else { "" };
+    let overriding = planned.overriding;
     let only = if relation.kind == crate::postgres::catalog::RelationKind::Partitioned { "" } else { "ONLY " };
     let mode = if truncate { "ACCESS EXCLUSIVE" } else { "SHARE ROW EXCLUSIVE" };
     session.run(&format!("LOCK TABLE {only}{table} IN {mode} MODE"))?;

@@ -7,10 +7,11 @@
 //! are none.
 
 use super::keys;
+use super::plan::Located;
 use super::settings::KeyedMode;
 use super::staging::Staging;
-use super::way::qualified;
-use crate::postgres::catalog::{Identity, PgColumn, Relation, quote_ident};
+use super::way::{overriding, qualified};
+use crate::postgres::catalog::{Identity, PgColumn, Relation, RelationKind, quote_ident};
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Keyed, Result};
 
@@ -37,6 +38,8 @@ pub(super) struct Merge {
     pub split_column: String,
     /// Whether the table has triggers or rules, which could skip rows without a word.
     triggers: bool,
+    /// Whether rows go to partitions, which do not say which of them were updated.
+    partitioned: bool,
     /// Whether upsert tries MERGE first.
     by_merge: bool,
 }
@@ -66,32 +69,34 @@ impl Merging {
     }
 
     /// The statements, for the plan.
-    pub fn shown(&self) -> Vec<String> {
+    pub fn shown(&self, objects: Vec<String>) -> Vec<String> {
         let staged = self.staging.table(0).sql;
         let mut shown = self.staging.create(0);
         shown.extend(self.create.clone());
         shown.extend(self.merge.shown(&staged));
+        shown.extend(objects);
         shown.push(format!("DROP TABLE {staged}"));
         shown
     }
 }
 
 impl Merge {
-    /// Decides how `loaded` columns come into `relation` (or into a table `table` that is still to be made).
+    /// Decides how `loaded` columns come into the target. `fire`: its triggers are not held back.
     ///
     /// # Errors
     /// A missing or unfit key, missing rights.
     pub fn plan(
         session: &mut Session,
-        relation: Option<&Relation>,
-        table: (&str, &str),
+        target: &Located,
         mode: KeyedMode,
         asked: Option<&[String]>,
         loaded: &[PgColumn],
+        fire: bool,
     ) -> Result<Self> {
+        let relation = target.relation.as_ref();
         let key = match relation {
             Some(relation) => keys::key(session, relation, mode, asked, loaded)?,
-            None => keys::key_of_a_new_table(&format!("{}.{}", table.0, table.1), mode, asked, loaded)?,
+            None => keys::key_of_a_new_table(&target.display, mode, asked, loaded)?,
         };
         let always = |c: &&PgColumn| c.identity == Some(Identity::Always);
         let updated = loaded.iter().filter(|c| !key.contains(&c.name) && !always(c));
@@ -104,18 +109,19 @@ impl Merge {
         while relation.is_some_and(|r| r.columns.iter().any(|c| c.name == split_column)) || loaded.iter().any(|c| c.name == split_column) {
             split_column.push('_');
         }
-        let triggers = relation.map_or(Ok(false), |r| has_triggers(session, r))?;
+        let triggers = fire && relation.map_or(Ok(false), |r| has_triggers(session, r))?;
         let merge = Self {
             mode,
-            table: qualified(table.0, table.1),
+            table: qualified(&target.schema, &target.name),
             list: quoted(loaded.iter().map(|c| c.name.as_str()), ""),
             values: quoted(loaded.iter().map(|c| c.name.as_str()), "loaded."),
             key_list: quoted(key.iter().map(String::as_str), ""),
             set: set.iter().map(|c| quote_ident(c)).collect(),
-            overriding: if loaded.iter().any(|c| always(&c)) { " OVERRIDING SYSTEM VALUE" } else { "" },
+            overriding: overriding(loaded),
             split_column,
             by_merge: mode == KeyedMode::Upsert && !set.is_empty() && may_merge(session, triggers)?,
             triggers,
+            partitioned: relation.is_some_and(|r| r.kind == RelationKind::Partitioned),
             key,
         };
         if let Some(relation) = relation {
@@ -140,6 +146,12 @@ impl Merge {
                     .hint(format!("GRANT {right} to this role, or use another one")));
             }
         }
+        let rules = "SELECT EXISTS (SELECT FROM pg_catalog.pg_rewrite WHERE ev_class = $1::pg_catalog.oid)";
+        if session.row(rules, &[Some(&relation.oid.to_string())])?.is_some_and(|row| row.flag(0)) {
+            return Err(Error::new(ErrorKind::Unsupported, format!("the table has rules, which --mode {} cannot obey", self.mode.word()))
+                .object(relation.display())
+                .hint("--mode append copies past them"));
+        }
         if self.mode == KeyedMode::DeleteInsert {
             super::way::check_delete(session, relation)?;
             let sql = format!("SELECT FROM {} GROUP BY {} LIMIT 0", self.table, self.key_list);
@@ -155,8 +167,8 @@ impl Merge {
     }
 
     /// The statement that makes a target with these columns.
-    pub fn create_target(&self, columns: &str) -> String {
-        format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({}))", self.table, self.key_list)
+    pub fn create_target(&self, columns: &str, (unlogged, options): &(bool, String)) -> String {
+        super::plan::create_table(*unlogged, &self.table, &format!("{columns}, PRIMARY KEY ({})", self.key_list), options)
     }
 
     /// The statement, for the plan.
@@ -243,6 +255,7 @@ impl Merge {
         let keyed = match self.mode {
             _ if self.ignores() => self.insert_others(session, staged, rows)?,
             KeyedMode::DeleteInsert => self.delete_insert(session, staged)?,
+            _ if self.partitioned => self.upsert_in_partitions(session, staged)?,
             _ => {
                 // A row that was updated bears this transaction in its xmax, for it was locked first; a new one bears none.
                 let sql = format!(
@@ -274,6 +287,20 @@ impl Merge {
             self.check_ignored(session, staged)?;
         }
         Ok(Keyed { inserted, ignored, ..Keyed::default() })
+    }
+
+    /// `RETURNING xmax` is not to be had of a partitioned table, so the keys that are there are counted before, while nobody else can add one.
+    fn upsert_in_partitions(&self, session: &mut Session, staged: &[Staged]) -> Result<Keyed> {
+        session.run(&format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self.table))?;
+        let there = format!(
+            "SELECT pg_catalog.count(*) FROM {} WHERE EXISTS (SELECT FROM {} AS target WHERE {})",
+            self.from(staged, &self.key_list),
+            self.table,
+            self.same_key()
+        );
+        let updated = session.row(&there, &[])?.and_then(|row| row.parse(0)).unwrap_or(0);
+        let taken = session.execute(&format!("{}{}", self.insert(&self.from(staged, &self.list)), self.on_conflict()))?;
+        Ok(Keyed { inserted: taken.saturating_sub(updated), updated, ..Keyed::default() })
     }
 
     fn delete_insert(&self, session: &mut Session, staged: &[Staged]) -> Result<Keyed> {
@@ -407,7 +434,10 @@ fn pair(row: Option<haul_pgwire::Row>) -> Result<(u64, u64)> {
 }
 
 /// Whether the table, or a partition of it, has triggers or rules of its owner's: they may skip rows and write others.
-fn has_triggers(session: &mut Session, relation: &Relation) -> Result<bool> {
+///
+/// # Errors
+/// The server's.
+pub(super) fn has_triggers(session: &mut Session, relation: &Relation) -> Result<bool> {
     let sql = "WITH RECURSIVE tree(oid) AS (SELECT $1::pg_catalog.oid UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid) \
                SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger g JOIN tree t ON g.tgrelid = t.oid WHERE NOT g.tgisinternal AND g.tgenabled <> 'D') \
                OR EXISTS (SELECT FROM pg_catalog.pg_rewrite r JOIN tree t ON r.ev_class = t.oid)";

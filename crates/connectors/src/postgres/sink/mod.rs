@@ -10,9 +10,12 @@ mod finish;
 mod keys;
 mod mapping;
 mod merge;
+mod objects;
 mod plan;
 mod settings;
 mod staging;
+mod statements;
+mod triggers;
 mod way;
 mod writer;
 
@@ -23,7 +26,7 @@ mod tests;
 
 pub use settings::SINK;
 
-use super::catalog::{PgColumn, Relation, quote_ident};
+use super::catalog::{Relation, quote_ident};
 use super::config;
 use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
@@ -33,14 +36,16 @@ use super::watch::{Side, Waits};
 use arrow_schema::SchemaRef;
 use checkpoint::Notes;
 use haul_model::{
-    Encoder, Encoding, Endpoint, Environment, Error, Finished, Form, Holds, Incoming, Left, Leftover, OnLossy, ReadBack, Result, RunId,
-    Settings, Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
+    Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Holds, Incoming, Left, Leftover, OnLossy, ReadBack, Result,
+    RunId, Settings, Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
+use objects::Objects;
 use settings::{Format, Options};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use triggers::Held;
 use way::{Way, qualified};
 use writer::{Done, LaneWriter};
 
@@ -64,8 +69,14 @@ pub struct PostgresSink {
     found: Option<Relation>,
     planned: Option<Planned>,
     begun: bool,
+    /// Where a cursor stood before this run.
+    position: Option<String>,
     /// What an earlier run that had finished has left.
     earlier: Vec<Leftover>,
+    /// An earlier run has left splits that this one goes on with.
+    goes_on: bool,
+    /// What was confirmed, once everything is committed.
+    settled: Option<Finished>,
 }
 
 /// What was decided.
@@ -77,10 +88,15 @@ struct Planned {
     name: String,
     staging: String,
     relation: Option<Relation>,
-    targets: Vec<PgColumn>,
     column_list: String,
     /// CREATE TABLE of the staging table.
     create: Option<String>,
+    /// What a new table gets beside its columns.
+    objects: Objects,
+    /// How triggers are held back in the last transaction.
+    held: Held,
+    /// What INSERT needs for the identity columns.
+    overriding: &'static str,
     columns: WriteColumns,
     had_rows: bool,
     /// Lanes that can be committed together.
@@ -95,10 +111,14 @@ impl Planned {
     fn staging_sql(&self) -> String {
         qualified(&self.schema, &self.staging)
     }
+
+    fn table_sql(&self) -> String {
+        qualified(&self.schema, &self.name)
+    }
 }
 
 /// What all lanes know.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Shared {
     /// The COPY; under [`statement`] the INSERT that a SELECT is put behind.
     copy_sql: String,
@@ -111,12 +131,18 @@ struct Shared {
     names: (String, String),
     /// Key columns, if there is a key.
     key: Vec<String>,
+    /// Statements at the beginning of each transaction that copies.
+    prelude: String,
     /// Where the rows of this lane wait to be merged.
     staged: Option<Arc<staging::Lane>>,
     opened: Arc<AtomicU32>,
     done: Arc<Mutex<Vec<Done>>>,
     /// The notes of a run that commits split by split.
     notes: OnceLock<Arc<Notes>>,
+    /// For a run that does not, but whose end is to be noted.
+    end: OnceLock<Arc<Notes>>,
+    /// How far a cursor has got with this load.
+    cursor: OnceLock<Arc<checkpoint::Cursor>>,
     /// The server process of each lane.
     backends: Arc<Mutex<HashMap<u32, i32>>>,
 }
@@ -199,7 +225,10 @@ impl PostgresSink {
             found,
             planned: None,
             begun: false,
+            position: None,
             earlier: Vec::new(),
+            goes_on: false,
+            settled: None,
         })
     }
 
@@ -307,8 +336,11 @@ impl Sink for PostgresSink {
         let mut control = self.control()?;
         let left = checkpoint::look(&mut control, &run.run, leaves)?;
         self.control = Some(control);
-        if let Left::Everything(_) = left {
-            self.earlier = leaves.iter().map(|what| Leftover { run: run.run.clone(), what: what.clone() }).collect();
+        match &left {
+            Left::Everything(_) => {
+                self.earlier = leaves.iter().map(|what| Leftover { run: run.run.clone(), what: what.clone() }).collect();
+            }
+            Left::Splits(splits) => self.goes_on = !splits.is_empty(),
         }
         Ok(left)
     }
@@ -320,6 +352,48 @@ impl Sink for PostgresSink {
         tracks
     }
 
+    fn cursor(&mut self, cursor: &str) -> Result<Option<String>> {
+        let mut control = self.control()?;
+        let schema = self.found.as_ref().map(|relation| relation.schema.clone());
+        let schema = schema.or_else(|| self.target.table.as_ref().and_then(|table| table.schema.clone()));
+        let stored = match &schema {
+            Some(schema) => checkpoint::cursor(&mut control, schema, cursor),
+            // The table is still to be made.
+            None => Ok(None),
+        };
+        self.control = Some(control);
+        self.position = stored?;
+        Ok(self.position.clone())
+    }
+
+    fn keep_cursor(&mut self, cursor: &str, position: &str) -> Result<bool> {
+        let stored = self.position.clone();
+        let planned = self.planned()?;
+        let adds = planned.way == Way::Append || planned.way == Way::Create || planned.merging.is_some();
+        if !adds {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "a cursor brings only what is new, and this mode takes away what earlier runs brought",
+            )
+            .object(self.name())
+            .hint("use mode=append, or a mode with a key (upsert)"));
+        }
+        let mut control = self.control()?;
+        let planned = self.planned()?;
+        let unlogged = checkpoint::persistence(&mut control, &qualified(&planned.schema, &planned.name))?.unwrap_or(false);
+        let kept = checkpoint::Cursor::new(&planned.schema, unlogged, cursor, stored, position);
+        let _ = planned.shared.cursor.set(Arc::new(kept));
+        self.control = Some(control);
+        Ok(true)
+    }
+
+    fn note_end(&mut self, run: &RunId) -> Result<()> {
+        let mut control = self.control()?;
+        let noted = self.note_end_with(&mut control, run);
+        self.control = Some(control);
+        noted
+    }
+
     fn leaves(&self) -> Vec<String> {
         let Some(planned) = self.planned.as_ref() else { return Vec::new() };
         let staging = match &planned.merging {
@@ -328,12 +402,17 @@ impl Sink for PostgresSink {
             None => Vec::new(),
         };
         let staging = staging.into_iter().map(|table| format!("table {table}"));
-        let notes = planned.shared.notes.get().map(|_| checkpoint::leaf(&planned.schema));
+        let noted = planned.shared.notes.get().is_some() || planned.shared.end.get().is_some();
+        let notes = noted.then(|| checkpoint::leaf(&planned.schema));
         staging.chain(notes).collect()
     }
 
     fn takes_back(&self) -> bool {
         true
+    }
+
+    fn wants_definition(&self) -> bool {
+        objects::wanted(&self.options)
     }
 
     fn writers(&mut self, count: usize, plan: &mut WritePlan) {
@@ -345,16 +424,27 @@ impl Sink for PostgresSink {
         let mut control = self.control()?;
         let planned = self.planned()?;
         let fresh = !planned.way.is_staged() || !checkpoint::exists(&mut control, &planned.staging_sql())?;
+        if fresh && !self.goes_on {
+            self.before()?;
+        }
         if let Some(create) = planned.create.as_ref().filter(|_| fresh) {
+            planned.objects.rehearse(&mut control, create, &planned.staging_sql()).map_err(|e| e.object(&planned.shared.table))?;
             failpoint::pass("staging-before-create");
             control.run(create).map_err(|e| e.object(&planned.shared.table))?;
             failpoint::pass("staging-after-create");
         }
+        if let Some(create) = planned.merging.as_ref().and_then(|m| m.create.as_ref()) {
+            planned.objects.rehearse(&mut control, create, &planned.table_sql()).map_err(|e| e.object(&planned.shared.table))?;
+        }
         self.begun = true;
         let planned = self.planned()?;
-        match planned.shared.notes.get() {
-            Some(notes) => notes.begin(&mut control, fresh && planned.way.is_staged()),
-            None => Ok(()),
+        if let Some(cursor) = planned.shared.cursor.get() {
+            cursor.begin(&mut control)?;
+        }
+        match (planned.shared.notes.get(), planned.shared.end.get()) {
+            (Some(notes), _) => notes.begin(&mut control, fresh && planned.way.is_staged()),
+            (None, Some(end)) => end.begin(&mut control, false),
+            (None, None) => Ok(()),
         }
     }
 
@@ -373,7 +463,7 @@ impl Sink for PostgresSink {
             checkpoint::fence(&mut session, earlier)?;
         }
         backends().insert(lane, process);
-        session.begin("")?;
+        writer::begin(&mut session, &planned.shared)?;
         let shared = match &planned.merging {
             None => Arc::clone(&planned.shared),
             Some(merging) => Arc::new(merging.staging.open(&planned.shared, &planned.column_list, &mut session, lane)?),
@@ -411,11 +501,18 @@ impl Sink for PostgresSink {
     }
 
     fn finish(&mut self) -> Result<Finished> {
-        let lanes = {
-            let shared = &self.planned()?.shared;
-            std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut finished = match self.settled.take() {
+            // Called again, because what comes behind the last COMMIT has failed.
+            Some(finished) => finished,
+            None => {
+                let shared = Arc::clone(&self.planned()?.shared);
+                let lanes = std::mem::take(&mut *shared.done.lock().unwrap_or_else(PoisonError::into_inner));
+                self.settle(lanes)?
+            }
         };
-        self.settle(lanes)
+        self.settled = Some(finished.clone());
+        self.after(&mut finished)?;
+        Ok(finished)
     }
 
     fn abort(&mut self) -> Vec<String> {
@@ -431,7 +528,8 @@ impl Sink for PostgresSink {
 
     fn forget(&mut self) -> Result<()> {
         // After a run that had finished before, nothing was planned: the earlier one's leaves say where to look.
-        let notes = self.planned.as_ref().and_then(|planned| planned.shared.notes.get());
+        let shared = self.planned.as_ref().map(|planned| &planned.shared);
+        let notes = shared.and_then(|shared| shared.notes.get().or_else(|| shared.end.get()));
         match (notes, std::mem::take(&mut self.earlier)) {
             (Some(notes), _) => notes.remove(&mut self.session("forget")?),
             (None, leaves) if leaves.is_empty() => Ok(()),

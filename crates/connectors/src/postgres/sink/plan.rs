@@ -2,20 +2,21 @@
 
 use super::mapping::{self, Mapping};
 use super::merge::{Merge, Merging};
+use super::objects::{self, Objects};
 use super::settings::{Format, KeyedMode, Mode};
 use super::staging::Staging;
+use super::triggers::{self, Held};
 use super::way::{self, Way, qualified};
 use super::{BLOCK, Planned, PostgresSink, Shared};
-use crate::postgres::catalog::{Identity, Relation, RelationKind, quote_ident};
+use crate::postgres::catalog::{Relation, RelationKind, quote_ident};
 use crate::postgres::config::TableName;
 use crate::postgres::ddl;
 use crate::postgres::discover;
 use crate::postgres::session::Session;
 use crate::postgres::slots;
 use crate::postgres::statement;
-use haul_model::{Error, ErrorKind, Guarantee, Incoming, Note, Result, WritePlan};
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
+use haul_model::{ColumnMapping, Error, ErrorKind, Guarantee, Incoming, Note, PartKind, Result, TableDefinition, WritePlan};
+use std::sync::Arc;
 
 /// The table, or where a new one will be.
 pub(super) struct Located {
@@ -58,77 +59,47 @@ impl PostgresSink {
         let had_rows = self.had_rows(control, &located)?;
         let mut notes = mapping.notes.clone();
         let way = self.way(control, located.relation.as_ref(), &mut notes)?;
-        let merging = match (way, self.options.mode) {
-            (Way::Merge, Some(Mode::Keyed(mode))) => {
-                Some(self.merging(control, mode, &located, &mapping, create.as_deref(), &mut notes)?)
+        let merging = match self.options.mode {
+            Some(Mode::Keyed(mode)) => {
+                let definition = incoming.definition.as_ref();
+                Some(self.merging(control, mode, &located, (&mapping, definition), create.as_deref(), &mut notes)?)
             }
             _ => None,
         };
+        let key = merging.as_ref().map(|m| m.merge.key.as_slice());
+        let (objects, held) = self.surroundings(control, (way, key), &located, incoming, &mut notes)?;
         let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
         let prepared = max_prepared(control)?;
         let room = slots::room(control, &self.env.run_id)?.map(|room| room.sessions.max(1));
         notes.extend(self.notes(&mapping, incoming, binary));
         let Located { relation, schema, name, display } = located;
-        let staging = match &merging {
-            Some(merging) => merging.staging.name(0),
-            None if way.is_staged() => way::staging_name(&self.env.run_id, &name),
-            None => name.clone(),
-        };
-        let copied = merging.as_ref().map_or_else(|| qualified(&schema, &staging), |m| m.staging.table(0).sql);
-        let create = staging_ddl(way, &copied, &qualified(&schema, &name), create);
-        let list = mapping.list();
-        let format = if binary { "binary" } else { "text" };
+        let (staging, copied) = self.first_table(way, merging.as_ref(), &schema, &name);
+        let create = staging_ddl(way, &copied, &qualified(&schema, &name), create, &self.options.table_options);
         let statement = incoming.pass_through.as_ref().is_some_and(|encoding| encoding.format == statement::FORMAT);
-        let always = mapping.targets.iter().any(|column| column.identity == Some(Identity::Always));
-        let overriding = if always && !way.is_staged() { " OVERRIDING SYSTEM VALUE" } else { "" };
-        let shared = Shared {
-            copy_sql: match statement {
-                true => format!("INSERT INTO {copied} ({list}){overriding}"),
-                false => format!("COPY {copied} ({list}) FROM STDIN (FORMAT {format})"),
-            },
-            statement,
-            binary,
-            reject: self.options.reject,
-            table: display,
-            names: (staging.clone(), name.clone()),
-            key: merging.as_ref().map(|m| m.merge.key.clone()).unwrap_or_default(),
-            staged: None,
-            opened: Arc::new(AtomicU32::new(0)),
-            done: Arc::default(),
-            notes: OnceLock::new(),
-            backends: Arc::default(),
-        };
-        let (described, ddl) = match &merging {
-            Some(merging) => (merging.described(), merging.shown()),
-            None => (described(way, &copied), shown_ddl(way, create.as_deref(), &copied, &schema, &name)),
-        };
-        let most = match &merging {
-            Some(merging) => merging.staging.temporary.then_some(1),
-            None => (way == Way::Append && prepared >= 2).then_some(prepared),
-        };
-        let plan = WritePlan {
-            method: if statement {
-                format!("INSERT ... SELECT {described}")
-            } else {
-                format!("COPY {} {described}", format.to_uppercase())
-            },
-            ddl,
-            columns: mapping.shown,
-            notes,
-            guarantee: Guarantee::AllOrNothing,
-            own_connections: true,
-            whole_splits: merging.is_some(),
-            max_writers: room.into_iter().chain(most).min(),
-            block_bytes: BLOCK,
-            run_bytes: None,
-        };
+        let (list, overriding) = (mapping.list(), way::overriding(&mapping.targets));
+        let format = if binary { "binary" } else { "text" };
         let run: String = self.env.run_id.chars().filter(char::is_ascii_alphanumeric).collect();
-        self.planned = Some(Planned {
+        let planned = Planned {
             transaction_name: format!("haul_{run}_{}_{name}", std::process::id()),
             columns: if self.options.format == Format::Text { mapping.columns.lenient() } else { mapping.columns },
-            targets: mapping.targets,
+            shared: Arc::new(Shared {
+                copy_sql: match statement {
+                    true => format!("INSERT INTO {copied} ({list}){overriding}"),
+                    false => format!("COPY {copied} ({list}) FROM STDIN (FORMAT {format})"),
+                },
+                statement,
+                binary,
+                reject: self.options.reject,
+                table: display,
+                names: (staging.clone(), name.clone()),
+                key: merging.as_ref().map(|m| m.merge.key.clone()).unwrap_or_default(),
+                prelude: if way == Way::Append { held.before.join("; ") } else { String::new() },
+                ..Shared::default()
+            }),
             column_list: list,
-            shared: Arc::new(shared),
+            held: if way == Way::Append { Held::default() } else { held },
+            objects,
+            overriding,
             way,
             merging,
             schema,
@@ -139,8 +110,50 @@ impl PostgresSink {
             had_rows,
             prepared,
             remarks,
-        });
+        };
+        let plan = self.write_plan(&planned, mapping.shown, notes, room);
+        self.planned = Some(planned);
         Ok(plan)
+    }
+
+    /// The table that rows go to first: its bare name, and as SQL.
+    fn first_table(&self, way: Way, merging: Option<&Merging>, schema: &str, name: &str) -> (String, String) {
+        if let Some(merging) = merging {
+            return (merging.staging.name(0), merging.staging.table(0).sql);
+        }
+        let bare = if way.is_staged() { way::staging_name(&self.env.run_id, name) } else { name.to_string() };
+        let sql = qualified(schema, &bare);
+        (bare, sql)
+    }
+
+    /// What was decided, told. `room`: sessions that the server still has.
+    fn write_plan(&self, planned: &Planned, columns: Vec<ColumnMapping>, notes: Vec<Note>, room: Option<usize>) -> WritePlan {
+        let (table, copied) = (planned.table_sql(), planned.staging_sql());
+        let objects = [planned.objects.statements(&table), planned.objects.positions(&table)].concat();
+        let (described, done) = match &planned.merging {
+            Some(merging) => (merging.described(), merging.shown(objects)),
+            None => {
+                let shown = shown_ddl(planned.way, planned.create.as_deref(), &copied, &planned.schema, &planned.name);
+                (described(planned.way, &copied), [shown, objects].concat())
+            }
+        };
+        let most = match &planned.merging {
+            Some(merging) => merging.staging.is_for_one().then_some(1),
+            None => (planned.way == Way::Append && planned.prepared >= 2).then_some(planned.prepared),
+        };
+        let format = if planned.shared.binary { "COPY BINARY" } else { "COPY TEXT" };
+        WritePlan {
+            method: format!("{} {described}", if planned.shared.statement { "INSERT ... SELECT" } else { format }),
+            ddl: self.options.pre_sql.iter().cloned().chain(done).chain(self.options.post_sql.clone()).collect(),
+            columns,
+            notes,
+            guarantee: Guarantee::AllOrNothing,
+            own_connections: true,
+            whole_splits: planned.merging.is_some(),
+            max_writers: room.into_iter().chain(most).min(),
+            block_bytes: BLOCK,
+            run_bytes: None,
+        }
     }
 
     /// How rows with a key are staged and merged.
@@ -149,12 +162,15 @@ impl PostgresSink {
         control: &mut Session,
         mode: KeyedMode,
         located: &Located,
-        mapping: &Mapping,
+        (mapping, definition): (&Mapping, Option<&TableDefinition>),
         create: Option<&str>,
         notes: &mut Vec<Note>,
     ) -> Result<Merging> {
-        let (relation, targets) = (located.relation.as_ref(), &mapping.targets);
-        let merge = Merge::plan(control, relation, (&located.schema, &located.name), mode, self.options.key.as_deref(), targets)?;
+        let targets = &mapping.targets;
+        let primary = definition.and_then(|d| d.parts.iter().find(|part| part.kind == PartKind::PrimaryKey));
+        let primary = primary.filter(|_| located.relation.is_none() && self.options.with_keys).map(|part| part.columns.as_slice());
+        let asked = self.options.key.as_deref().or(primary);
+        let merge = Merge::plan(control, located, mode, asked, targets, self.options.triggers)?;
         let mut staging = Staging::plan(&self.env.run_id, located, create, targets, &merge, control.version());
         if !may_create(control, &located.schema)? {
             staging.temporary = true;
@@ -166,7 +182,7 @@ impl PostgresSink {
         for column in merge.kept(targets) {
             notes.push(Note::column(column, "is GENERATED ALWAYS: rows that are there keep theirs"));
         }
-        let create = create.map(|columns| merge.create_target(columns));
+        let create = create.map(|columns| merge.create_target(columns, &self.options.table_options));
         Ok(Merging { merge, staging, create })
     }
 
@@ -175,7 +191,11 @@ impl PostgresSink {
         let Some(planned) = &mut self.planned else { return };
         if let Some(merging) = &mut planned.merging {
             merging.staging.lanes = u32::try_from(count).unwrap_or(u32::MAX).max(1);
-            plan.ddl = merging.shown();
+            // The staging tables of several lanes have one column more.
+            let shown = merging.staging.create(0);
+            if let Some(at) = plan.ddl.iter().position(|sql| *sql == shown[0]) {
+                plan.ddl.splice(at..at + shown.len(), shown);
+            }
             plan.notes.push(Note::new(match count {
                 0 | 1 => "of several rows with the same key the last one stays, the others are counted as superseded",
                 _ => {
@@ -291,6 +311,27 @@ impl PostgresSink {
         }
         way::check_delete(control, relation)?;
         Ok(Way::Refill { truncate: false })
+    }
+
+    /// What a new table gets beside its columns, and what becomes of the triggers of one that is there.
+    fn surroundings(
+        &self,
+        control: &mut Session,
+        (way, key): (Way, Option<&[String]>),
+        located: &Located,
+        incoming: &Incoming,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Objects, Held)> {
+        let options = &self.options;
+        if let Some(relation) = &located.relation {
+            if options.create && (objects::wanted(options) || options.table_options.0 || !options.table_options.1.is_empty()) {
+                notes.push(Note::new("the table is there already: what --create is told to give a new one changes nothing"));
+            }
+            return Ok((Objects::default(), triggers::plan(control, relation, way, options, notes)?));
+        }
+        let columns: Vec<&str> = incoming.schema.fields().iter().map(|f| f.name().as_str()).collect();
+        let definition = incoming.definition.as_ref();
+        Ok((Objects::plan(control, options, definition, located, &columns, key, notes)?, Held::default()))
     }
 
     fn notes(&self, mapping: &Mapping, incoming: &Incoming, binary: bool) -> Vec<Note> {
@@ -420,10 +461,16 @@ fn max_prepared(session: &mut Session) -> Result<usize> {
     Ok(row.and_then(|row| row.parse(0)).unwrap_or(0))
 }
 
+/// CREATE TABLE with what the user wants of it.
+pub(super) fn create_table(unlogged: bool, table: &str, columns: &str, options: &str) -> String {
+    let (kind, space) = (if unlogged { "UNLOGGED " } else { "" }, if options.is_empty() { "" } else { " " });
+    format!("CREATE {kind}TABLE {table} ({columns}){space}{options}")
+}
+
 /// The statement that makes the staging table.
-fn staging_ddl(way: Way, staging: &str, table: &str, columns: Option<String>) -> Option<String> {
+fn staging_ddl(way: Way, staging: &str, table: &str, columns: Option<String>, options: &(bool, String)) -> Option<String> {
     match (way, columns) {
-        (Way::Create, Some(columns)) => Some(format!("CREATE TABLE {staging} ({columns})")),
+        (Way::Create, Some(columns)) => Some(create_table(options.0, staging, &columns, &options.1)),
         (Way::Swap, _) => Some(format!("CREATE TABLE {staging} (LIKE {table} INCLUDING ALL)")),
         // Refilling writes the rows once more, into the log too: once is enough.
         (Way::Refill { .. }, _) => Some(format!("CREATE UNLOGGED TABLE {staging} (LIKE {table} INCLUDING ALL)")),

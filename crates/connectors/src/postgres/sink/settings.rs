@@ -28,6 +28,29 @@ const WRITING: &[Setting] = &[
     Setting::new("create", Kind::Bool, "false", "Create the table if it is missing; the plan shows the statement.")
         .alias(&["auto_create_table"]),
     Setting::new(
+        "table_options",
+        Kind::Text,
+        "",
+        "What a created table has beside its columns, word for word as behind CREATE TABLE (...): WITH (fillfactor=70), TABLESPACE x, USING columnar; with unlogged in front of it, an unlogged table.",
+    ),
+    Setting::new("with_keys", Kind::Bool, "false", "A created table gets the primary key and the unique constraints of the source's table, after the rows."),
+    Setting::new("with_indexes", Kind::Bool, "false", "A created table gets the other indexes of the source's table, after the rows."),
+    Setting::new(
+        "with_constraints",
+        Kind::Bool,
+        "false",
+        "A created table gets the defaults, identities and sequences (moved to where they stand), CHECK constraints and foreign keys of the source's table.",
+    ),
+    Setting::new(
+        "triggers",
+        Kind::Choice(&["on", "off"]),
+        "on",
+        "Whether triggers of the table fire for the rows that are written. The plan lists them.",
+    ),
+    Setting::new("pre_sql", Kind::Text, "", "Statements to run in the target's database before anything is written."),
+    Setting::new("post_sql", Kind::Text, "", "Statements to run in the target's database when the rows are committed."),
+    Setting::new("analyze", Kind::Bool, "false", "ANALYZE the table at the end.").tuning(),
+    Setting::new(
         "copy_format",
         Kind::Choice(&["auto", "binary", "text"]),
         "auto",
@@ -35,7 +58,7 @@ const WRITING: &[Setting] = &[
     ),
     Setting::new("columns", Kind::Choice(&["auto"]), "auto", "Columns are mapped by name."),
     Setting::new("allow_empty", Kind::Bool, "false", "truncate and replace may leave the table empty when the source has no rows.").tuning(),
-    Setting::new("lock_timeout", Kind::Duration, "30s", "How long the last step of truncate and replace waits for its lock on the table.").tuning(),
+    Setting::new("lock_timeout", Kind::Duration, "30s", "How long the last step waits for its lock on the table, and pre_sql and post_sql for theirs.").tuning(),
     Setting::new(
         "commit",
         Kind::Choice(&["end", "split"]),
@@ -105,6 +128,15 @@ pub(super) struct Options {
     pub mode: Option<Mode>,
     pub key: Option<Vec<String>>,
     pub by_position: bool,
+    /// UNLOGGED, and what stands behind the columns.
+    pub table_options: (bool, String),
+    pub with_keys: bool,
+    pub with_indexes: bool,
+    pub with_constraints: bool,
+    pub triggers: bool,
+    pub pre_sql: Option<String>,
+    pub post_sql: Option<String>,
+    pub analyze: bool,
     pub create: bool,
     pub format: Format,
     pub allow_empty: bool,
@@ -144,6 +176,14 @@ impl Options {
             pushdown: settings.choice("pushdown").as_deref() != Some("never"),
             commit_splits: settings.choice("commit").as_deref() == Some("split"),
             key: settings.list("key"),
+            table_options: table_options(settings.text("table_options").unwrap_or_default()),
+            with_keys: settings.flag("with_keys", false),
+            with_indexes: settings.flag("with_indexes", false),
+            with_constraints: settings.flag("with_constraints", false),
+            triggers: settings.choice("triggers").as_deref() != Some("off"),
+            pre_sql: settings.text("pre_sql").map(str::to_string),
+            post_sql: settings.text("post_sql").map(str::to_string),
+            analyze: settings.flag("analyze", false),
             by_position: settings.choice("map").as_deref() == Some("position"),
             create: settings.flag("create", false),
             format: match settings.choice("copy_format").as_deref() {
@@ -161,5 +201,25 @@ impl Options {
                 _ => OnLossy::Error,
             },
         }
+    }
+}
+
+/// `unlogged WITH (fillfactor=70)` as whether the table is unlogged, and the rest.
+fn table_options(text: &str) -> (bool, String) {
+    let text = text.trim();
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    if first.eq_ignore_ascii_case("unlogged") { (true, rest.trim().to_string()) } else { (false, text.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table_options;
+
+    #[test]
+    fn unlogged_is_told_from_the_rest() {
+        assert_eq!(table_options(" UNLOGGED "), (true, String::new()));
+        assert_eq!(table_options("unlogged WITH (fillfactor=70)"), (true, "WITH (fillfactor=70)".into()));
+        assert_eq!(table_options("USING unlogged"), (false, "USING unlogged".into()));
+        assert_eq!(table_options(""), (false, String::new()));
     }
 }

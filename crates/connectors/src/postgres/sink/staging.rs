@@ -9,6 +9,9 @@ use crate::postgres::session::Session;
 use haul_model::Result;
 use std::sync::Arc;
 
+/// How many columns the server lets a table have.
+const MOST_COLUMNS: usize = 1600;
+
 /// How staging tables are made. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Staging {
@@ -17,6 +20,8 @@ pub(super) struct Staging {
     name: String,
     /// A table of the session alone, where this role may not make others. Then there is only one writer.
     pub temporary: bool,
+    /// It has as many columns as a table can have: none is left for the number of a split.
+    full: bool,
     /// What stands behind the name in CREATE TABLE, and what must not be NULL.
     body: String,
     not_null: Vec<String>,
@@ -66,11 +71,17 @@ impl Staging {
             schema: target.schema.clone(),
             name: target.name.clone(),
             temporary: false,
+            full: target.relation.as_ref().map_or(loaded.len(), |r| r.columns.len().max(loaded.len())) >= MOST_COLUMNS,
             body,
             not_null,
             split_column: merge.split_column.clone(),
             lanes: 1,
         }
+    }
+
+    /// Whether only one writer can have one.
+    pub fn is_for_one(&self) -> bool {
+        self.temporary || self.full
     }
 
     /// Bare name of the table of a writer.

@@ -33,7 +33,7 @@ pub(super) fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> ArrayRef {
 }
 
 fn incoming(batch: &RecordBatch) -> Incoming {
-    Incoming { source: "source.csv".into(), schema: batch.schema(), pass_through: None }
+    Incoming::new("source.csv", batch.schema())
 }
 
 pub(super) fn plan(sink: &mut PostgresSink, batch: &RecordBatch) -> Result<WritePlan> {
@@ -498,7 +498,7 @@ fn pass(db: &mut TestDb, from: &str, format: &'static str, pairs: &[(&str, &str)
     let encoding = Encoding { format, detail: if format == "pgcopy-binary" { sink.identity.clone().unwrap() } else { String::new() } };
     assert!(sink.accepts(&encoding, &schema));
     assert!(!sink.accepts(&Encoding { format, detail: "other/1".into() }, &schema));
-    sink.plan(&Incoming { source: from.into(), schema, pass_through: Some(encoding) }).unwrap();
+    sink.plan(&Incoming { pass_through: Some(encoding), ..Incoming::new(from, schema) }).unwrap();
     sink.begin().unwrap();
     let list = plans.iter().map(|p| crate::postgres::catalog::quote_ident(p.field.name())).collect::<Vec<_>>().join(", ");
     db.session.begin("").unwrap();

@@ -1,6 +1,6 @@
 //! How the new content takes its place: straight into the table, or through a staging table that is swapped in or poured over.
 
-use crate::postgres::catalog::{Relation, RelationKind, quote_ident};
+use crate::postgres::catalog::{Identity, PgColumn, Relation, RelationKind, quote_ident};
 use crate::postgres::session::Session;
 use haul_model::{Error, ErrorKind, Result};
 
@@ -138,6 +138,11 @@ pub(super) fn index_names(session: &mut Session, old: u32, new: u32) -> Result<O
     let (old, new) = (session.query(sql, &[Some(&old.to_string())])?, session.query(sql, &[Some(&new.to_string())])?);
     let same = old.len() == new.len() && old.iter().zip(new.iter()).all(|(o, n)| o.text(1) == n.text(1));
     Ok(same.then(|| old.iter().zip(new.iter()).map(|(o, n)| (n.text(0).to_string(), o.text(0).to_string())).collect()))
+}
+
+/// What INSERT needs to write into columns that are GENERATED ALWAYS AS IDENTITY.
+pub(super) fn overriding(columns: &[PgColumn]) -> &'static str {
+    if columns.iter().any(|c| c.identity == Some(Identity::Always)) { " OVERRIDING SYSTEM VALUE" } else { "" }
 }
 
 /// `"schema"."name"`.

@@ -69,7 +69,7 @@ impl LaneWriter {
         if let State::Idle(_) = self.state
             && let State::Idle(mut session) = std::mem::replace(&mut self.state, State::Gone)
         {
-            begin(&mut session)?;
+            begin(&mut session, &self.shared)?;
             let copy = CopyIn::start(Wire(*session), &self.shared.copy_sql).map_err(|e| self.shared.copy_error(e))?;
             self.state = State::Copying(Box::new(copy));
         }
@@ -158,7 +158,7 @@ impl LaneWriter {
     fn copy_part(&mut self, payload: &[u8]) -> Result<Option<haul_pgwire::Error>> {
         let shared = Arc::clone(&self.shared);
         let session = self.session()?;
-        begin(session)?;
+        begin(session, &shared)?;
         session.run("SAVEPOINT haul_block")?;
         let copied = (|| {
             let mut copy = session.connection().copy_in(&shared.copy_sql)?;
@@ -195,7 +195,7 @@ impl Writer for LaneWriter {
     fn split(&mut self, number: u32) -> Result<()> {
         let Some(sql) = self.shared.staged.as_ref().and_then(|lane| lane.begin_split(number)) else { return Ok(()) };
         let mut session = self.end_copy()?;
-        begin(&mut session)?;
+        begin(&mut session, &self.shared)?;
         session.run(&sql)?;
         self.state = State::Idle(Box::new(session));
         Ok(())
@@ -225,7 +225,7 @@ impl Writer for LaneWriter {
         if self.confirmed != done.rows {
             return Err(Error::internal(format!("split {} has {} rows, but {} were sent", done.split, done.rows, self.confirmed)));
         }
-        begin(&mut session)?;
+        begin(&mut session, &self.shared)?;
         failpoint::pass("split-before-note");
         session.run(&notes.insert(split, done)).map_err(noted_before)?;
         failpoint::pass("split-before-commit");
@@ -254,11 +254,12 @@ fn noted_before(error: Error) -> Error {
 }
 
 /// Begins a transaction, if none is open.
-fn begin(session: &mut Session) -> Result<()> {
-    match session.wire().transaction() {
-        Transaction::None => session.begin(""),
-        _ => Ok(()),
+pub(super) fn begin(session: &mut Session, shared: &Shared) -> Result<()> {
+    if session.wire().transaction() != Transaction::None {
+        return Ok(());
     }
+    session.begin("")?;
+    if shared.prelude.is_empty() { Ok(()) } else { session.run(&shared.prelude) }
 }
 
 /// Where each row of a COPY TEXT payload lies.

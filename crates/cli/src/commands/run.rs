@@ -1,0 +1,247 @@
+//! `haul run JOB.yaml`: many streams, each a copy of its own, under one instant per source.
+
+use super::copy::{Done, carry_out, error_json, result};
+use super::plan;
+use crate::args::{Given, given};
+use crate::job::{Asked, Ends};
+use crate::jobfile::JobFile;
+use crate::options::{DISPLAY, JOB, OF_THE_RUN};
+use crate::progress::Style;
+use crate::render::{self, Table};
+use crate::streams::{Board, End, Item, Items, Journal, expand, schedule, show_board};
+use crate::tracking::{self, Purpose};
+use clap::ArgMatches;
+use haul_engine::Progress;
+use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What holds for the run, not for one stream.
+struct Run<'a> {
+    env: &'a Environment,
+    catalogs: &'a [Box<dyn Catalog>],
+    journal: &'a Journal,
+    /// `resume`, `restart` and `state`, as flags of every stream.
+    flags: Given,
+    resumes: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Usage; a stream that failed.
+pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
+    let path = matches.get_one::<String>("job").cloned().unwrap_or_default();
+    let flags = given(matches);
+    let pairs = flags.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+    let settings = Settings::resolve(&[JOB, DISPLAY], pairs, "haul run")?;
+    let select = matches.get_one::<String>("select").map_or("", String::as_str);
+    let select: Vec<String> = select.split(',').map(|s| s.trim().to_string()).filter(|s| !s.is_empty()).collect();
+    let file = JobFile::read(&path, env)?;
+    let items = expand(&file, &select, env)?;
+    let json = settings.flag("json", false);
+    if settings.flag("dry_run", false) {
+        return dry_run(&items, env, json);
+    }
+    let width = matches.get_one::<usize>("max_parallel_tables").copied().or(file.max_parallel_tables).unwrap_or(env.cores.min(4));
+    let fail_fast = file.fail_fast || matches.get_flag("fail_fast");
+    let store = tracking::store(&settings, env)?;
+    let journal = Journal::open(store, &env.run_id)?;
+    let of_run = flags.iter().filter(|(name, _)| OF_THE_RUN.contains(&name.as_str())).cloned().collect();
+    let resumes = settings.choice("resume").is_some_and(|word| word != "off");
+    let run = Run { env, catalogs: &items.catalogs, journal: &journal, flags: of_run, resumes };
+    let started = Instant::now();
+    let board = Arc::new(Board::new(items.items.len(), items.items.iter().map(|i| i.bytes).sum()));
+    let display = show_board(Style::of(settings.choice("progress").as_deref()), board.clone());
+    let ends = schedule(&items.items, width, fail_fast, &env.stop, &|number, item| {
+        let progress = Arc::new(Progress::default());
+        board.begin(number, &item.name, item.bytes, progress.clone());
+        let end = run.one(number, item, &progress).unwrap_or_else(End::Failed);
+        board.end(number);
+        end
+    });
+    drop(display);
+    let outcome = verdict(&items, &ends, env);
+    if outcome.is_ok() {
+        let jobs: Result<Vec<String>> = items.items.iter().map(|item| Ok(run.identity(item)?.0)).collect();
+        journal.close(&jobs?)?;
+    }
+    report(&items, &ends, started.elapsed(), json)?;
+    outcome
+}
+
+impl Run<'_> {
+    fn asked(&self, item: &Item) -> Asked<'_> {
+        asked(item, self.catalogs, &self.flags)
+    }
+
+    fn identity(&self, item: &Item) -> Result<(String, String, String)> {
+        Ends::of(self.asked(item))?.identity(self.env)
+    }
+
+    /// One stream.
+    fn one(&self, number: usize, item: &Item, progress: &Arc<Progress>) -> Result<End> {
+        let identity = self.identity(item)?;
+        match self.journal.done(&identity.0) {
+            Some(rows) if self.resumes => return Ok(End::Before { rows }),
+            _ => self.journal.begin(&identity.0)?,
+        }
+        // Streams of one run must not share the names of what they make.
+        let env = Environment { run_id: format!("{}s{number}", self.env.run_id), ..self.env.clone() };
+        let mut ready = Ends::of(self.asked(item))?.connect(&env, Purpose::Run)?;
+        if self.resumes {
+            // That a stream had not begun is no news here.
+            ready.notes.clear();
+            if let Some(rows) = ready.ended_before(&env)? {
+                self.journal.finished(number, &identity, rows)?;
+                return Ok(End::Before { rows });
+            }
+        }
+        if let Some(tracking) = &mut ready.job.options.tracking {
+            // Between a stream's last commit and the note that it is done, the job may be killed.
+            tracking.note_end = true;
+        }
+        let done = carry_out(ready, &env, progress, |_| None)?;
+        self.journal.finished(number, &identity, done.outcome.finished.rows)?;
+        Ok(End::Done(Box::new(done)))
+    }
+}
+
+fn asked<'a>(item: &Item, catalogs: &'a [Box<dyn Catalog>], flags: &Given) -> Asked<'a> {
+    Asked {
+        from: item.from.clone(),
+        to: item.to.clone(),
+        flags: item.settings.iter().chain(flags).cloned().collect(),
+        defaults: item.defaults.clone(),
+        catalog: item.catalog.map(|number| catalogs[number].as_ref()),
+    }
+}
+
+/// Prints every plan. A stream that cannot be planned is told in its place, and the others all the same.
+fn dry_run(items: &Items, env: &Environment, json: bool) -> Result<()> {
+    let mut failed = 0;
+    let mut all = Vec::new();
+    for (number, item) in items.items.iter().enumerate() {
+        let env = Environment { run_id: format!("{}s{number}", env.run_id), ..env.clone() };
+        let ready = Ends::of(asked(item, &items.catalogs, &Vec::new())).and_then(|ends| ends.connect(&env, Purpose::Plan));
+        if json {
+            let planned = ready.and_then(|mut ready| plan::planned_json(&mut ready));
+            failed += usize::from(planned.is_err());
+            all.push(planned.unwrap_or_else(|error| serde_json::json!({"stream": item.name, "error": error_json(&error)})));
+            continue;
+        }
+        let after: Vec<&str> = item.waits_for.iter().map(|n| items.items[*n].name.as_str()).collect();
+        let after = if after.is_empty() { String::new() } else { format!(" (after {})", after.join(", ")) };
+        let text = match ready.and_then(|mut ready| plan::planned_text(&mut ready)) {
+            Ok(text) => text,
+            Err(error) => {
+                failed += 1;
+                let hint = error.hint_text().map(|hint| format!("\n hint: {hint}")).unwrap_or_default();
+                format!("error: {error}{hint}\n")
+            }
+        };
+        render::print(&format!("== {}{after}\n{text}\n", item.name))?;
+    }
+    if json {
+        render::print(&format!("{}\n", serde_json::json!({"plans": all, "notes": items.notes})))?;
+    } else {
+        items.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
+    match failed {
+        0 => Ok(()),
+        n => Err(Error::new(ErrorKind::Schema, format!("{n} of {} streams cannot be run", items.items.len()))),
+    }
+}
+
+/// Whether all is well, and which way is out if not.
+fn verdict(items: &Items, ends: &[End], env: &Environment) -> Result<()> {
+    if env.stopping() {
+        return Err(Error::new(ErrorKind::Cancelled, "stopped by the user").hint("the same command with --resume goes on"));
+    }
+    let failed = ends.iter().filter(|end| !end.is_well()).count();
+    match failed {
+        0 => Ok(()),
+        n => Err(Error::new(ErrorKind::Server, format!("{n} of {} streams did not end well", items.items.len()))
+            .hint("the same command with --resume does these again and leaves the others alone")),
+    }
+}
+
+fn report(items: &Items, ends: &[End], elapsed: Duration, json: bool) -> Result<()> {
+    let mut seen = HashSet::new();
+    let notes_of = |done: &Done| done.outcome.finished.notes.clone();
+    for note in &items.notes {
+        eprintln!("note: {note}");
+    }
+    let mut table = Table::new(&["stream", "rows", "MB", "seconds", "rows/s", "guarantee", "verified", "result"]).right(&[1, 2, 3, 4]);
+    let mut streams = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    for (item, end) in items.items.iter().zip(ends) {
+        let none = || "-".to_string();
+        let mut row = vec![item.name.clone(), none(), none(), none(), none(), none(), none()];
+        let mut told = serde_json::json!({"stream": item.name});
+        let word = match end {
+            End::Done(done) => {
+                for note in notes_of(done).into_iter().filter(|note| seen.insert((item.name.clone(), note.clone()))) {
+                    eprintln!("note: {}: {note}", item.name);
+                }
+                let (written, counts) = (done.outcome.finished.written(), &done.outcome.counts);
+                let (moved, seconds) = (counts.bytes_in.max(counts.bytes_out), done.outcome.elapsed.as_secs_f64());
+                rows += written;
+                bytes += moved;
+                row = vec![
+                    item.name.clone(),
+                    render::count(written),
+                    format!("{:.1}", moved as f64 / 1e6),
+                    format!("{seconds:.2}"),
+                    render::count((counts.read as f64 / seconds.max(1e-6)) as u64),
+                    done.plan.guarantee.to_string(),
+                    done.outcome.verified.as_ref().map_or_else(none, |verified| verified.how.to_string()),
+                ];
+                told = result(done);
+                told["stream"] = serde_json::json!(item.name);
+                "ok".to_string()
+            }
+            End::Before { rows } => {
+                row[1] = render::count(*rows);
+                told["status"] = serde_json::json!("done before");
+                told["rows_written"] = serde_json::json!(rows);
+                "done before".into()
+            }
+            End::Failed(error) => {
+                eprintln!("error: {}: {error}", item.name);
+                error.hint_text().iter().for_each(|hint| eprintln!(" hint: {hint}"));
+                told["status"] = serde_json::json!("failed");
+                told["error"] = error_json(error);
+                "FAILED".into()
+            }
+            End::Skipped(why) => {
+                told["status"] = serde_json::json!("skipped");
+                told["why"] = serde_json::json!(why);
+                format!("skipped: {why}")
+            }
+        };
+        row.push(word);
+        table.row(row);
+        streams.push(told);
+    }
+    let seconds = elapsed.as_secs_f64().max(1e-6);
+    eprint!("{}", table.render());
+    eprintln!(
+        "{} streams  {} rows  {}  in {}  ({} rows/s, {}/s)",
+        ends.len(),
+        render::count(rows),
+        render::bytes(bytes),
+        render::seconds(seconds),
+        render::count((rows as f64 / seconds) as u64),
+        render::bytes((bytes as f64 / seconds) as u64)
+    );
+    if !json {
+        return Ok(());
+    }
+    let status = if ends.iter().all(End::is_well) { "ok" } else { "failed" };
+    render::print(&format!(
+        "{}\n",
+        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": items.notes})
+    ))
+}

@@ -1,0 +1,265 @@
+//! `haul run`: many streams from one file.
+
+use crate::postgres::Site;
+use crate::runner::{Folder, Ran};
+use haul_testkit::pg::Scratch;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A shop with foreign keys, something of an extension's look, and names that need quotes.
+const SHOP: &str = "create schema sales;
+    create table public.customers (id int primary key, name text);
+    create table public.orders (id int primary key, customer int references customers, total numeric(10,2));
+    create table public.audit_log (at timestamptz, what text);
+    create table sales.\"Odd/Name\" (id int, \"A b\" text);
+    insert into customers select g, 'c' || g from generate_series(1, 500) g;
+    insert into orders select g, 1 + g % 500, g / 7.0 from generate_series(1, 9000) g;
+    insert into audit_log values (now(), 'x');
+    insert into sales.\"Odd/Name\" values (1, 'one'), (2, null)";
+
+/// Two databases and a folder with a job file.
+struct Shop {
+    site: Site,
+    copy: Scratch,
+}
+
+impl Shop {
+    fn new(target: &str, streams: &str) -> Self {
+        let shop = Self { site: Site::new(SHOP), copy: Scratch::new() };
+        shop.copy.sql(target);
+        shop.job(streams);
+        shop
+    }
+
+    fn job(&self, streams: &str) {
+        let (prod, copy) = (self.site.db.url(), self.copy.url());
+        let text =
+            format!("connections:\n  prod: {prod}\n  copy: {{uri: '{copy}'}}\n  lake: {}\n{streams}", self.site.dir.path("lake").display());
+        self.site.dir.write("job.yaml", text);
+    }
+
+    fn run(&self, flags: &[&str]) -> Ran {
+        let mut arguments = vec!["run", "job.yaml"];
+        arguments.extend(flags);
+        self.site.dir.haul(&arguments)
+    }
+
+    fn streams(&self, flags: &[&str]) -> Vec<(String, String)> {
+        let ran = self.run(&[flags, &["--json"]].concat());
+        let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
+        let text = |stream: &serde_json::Value, key: &str| stream[key].as_str().unwrap_or_default().to_string();
+        json["streams"].as_array().unwrap().iter().map(|s| (text(s, "stream"), text(s, "status"))).collect()
+    }
+}
+
+#[test]
+fn a_schema_is_copied_with_its_names_and_in_the_order_of_its_foreign_keys() {
+    let shop = Shop::new(
+        "create table customers (id int primary key, name text); create table orders (id int primary key, customer int references customers, total numeric(10,2)); create schema sales",
+        "defaults: {mode: append, create: true}\nstreams:\n  - {from: 'prod:*.*', exclude: [public.audit_*], to: 'copy:{schema}.{table}'}\n",
+    );
+    let plan = shop.run(&["--dry-run"]).ok();
+    assert!(plan.out.contains("== prod:public.orders (after prod:public.customers)\n"), "{}", plan.out);
+    assert!(plan.out.contains("CREATE TABLE") && plan.out.contains("\"Odd/Name\""), "{}", plan.out);
+    assert_eq!(shop.copy.sql("select count(*) from customers"), "0");
+    let ran = shop.run(&[]).ok();
+    for (table, rows) in [("public.customers", 500), ("public.orders", 9000), ("sales.\"Odd/Name\"", 2)] {
+        assert_eq!(shop.copy.sql(&format!("select count(*) from {table}")), rows.to_string());
+        let rows = |db: &Scratch| db.sql(&format!("select x::text from {table} x order by 1"));
+        assert_eq!(rows(&shop.copy), rows(&shop.site.db), "{table}");
+    }
+    assert_eq!(shop.copy.sql("select to_regclass('audit_log') is null"), "t");
+    for line in ["prod:public.customers", "prod:sales.Odd/Name", "3 streams  9,502 rows"] {
+        assert!(ran.err.contains(line), "{}", ran.err);
+    }
+}
+
+#[test]
+fn tables_become_files_and_files_tables() {
+    let shop = Shop::new(
+        "",
+        "streams:\n  - {from: 'prod:*.*', include: [orders, Odd*], to: 'lake:{schema}/{table}.csv'}\n  - from: prod?query=SELECT id * 2 AS twice FROM customers WHERE id < 4\n    name: doubled\n    to: lake:doubled.jsonl\n",
+    );
+    std::fs::create_dir_all(shop.site.dir.path("lake/public")).unwrap();
+    std::fs::create_dir_all(shop.site.dir.path("lake/sales")).unwrap();
+    shop.run(&[]).ok();
+    assert_eq!(shop.site.dir.text("lake/public/orders.csv").lines().count(), 9001);
+    assert_eq!(shop.site.dir.text("lake/sales/Odd%2FName.csv"), "id,A b\n1,one\n2,\n");
+    assert_eq!(shop.site.dir.text("lake/doubled.jsonl"), "{\"twice\":2}\n{\"twice\":4}\n{\"twice\":6}\n");
+    shop.job(
+        "streams:\n  - from: lake:public/orders.csv\n    to: copy:back\n    create: true\n    transforms: [{cast: {id: int, total: 'numeric(10,2)'}}, {rename: {customer: who}}, {columns: [id, total]}]\n",
+    );
+    shop.run(&[]).ok();
+    assert_eq!(
+        shop.copy.sql("select count(*), sum(id), sum(total) from back"),
+        shop.site.sql("select count(*), sum(id), sum(total) from orders")
+    );
+    assert_eq!(
+        shop.copy.sql("select string_agg(column_name || ' ' || data_type, ',') from information_schema.columns where table_name = 'back'"),
+        "id integer,total numeric"
+    );
+}
+
+#[test]
+fn one_failure_leaves_the_others_alone_and_resume_does_it_again() {
+    let shop = Shop::new(
+        "create table customers (id int primary key, name text); create table audit_log (at timestamptz, what text)",
+        "defaults: {mode: append}\nstreams:\n  - {from: 'prod:public.*', to: 'copy:{table}'}\n",
+    );
+    let ran = shop.run(&[]).failed();
+    assert!(ran.err.contains("error: prod:public.orders: "), "{}", ran.err);
+    assert!(ran.err.contains("--create"), "{}", ran.err);
+    assert!(ran.err.contains("1 of 3 streams did not end well"), "{}", ran.err);
+    assert_eq!(shop.copy.sql("select (select count(*) from customers), (select count(*) from audit_log)"), "500|1");
+    shop.copy.sql("create table orders (id int primary key, customer int references customers, total numeric(10,2))");
+    let of = |name: &str, status: &str| (format!("prod:public.{name}"), status.to_string());
+    assert_eq!(shop.streams(&["--resume"]), [of("audit_log", "done before"), of("customers", "done before"), of("orders", "ok")]);
+    assert_eq!(
+        shop.copy.sql("select (select count(*) from customers), (select count(*) from audit_log), (select count(*) from orders)"),
+        "500|1|9000"
+    );
+    // The job is over: nothing is remembered of it.
+    assert!(shop.site.dir.haul(&["state", "list"]).ok().out.starts_with("no run has left anything"));
+}
+
+#[test]
+fn what_refers_to_a_failed_stream_does_not_begin_and_fail_fast_ends_it_all() {
+    let target = "create table customers (id int primary key, name int); create table orders (id int primary key, customer int references customers, total numeric(10,2)); create table audit_log (at timestamptz, what text)";
+    let streams = "defaults: {mode: append}\nstreams:\n  - {from: 'prod:public.*', to: 'copy:{table}'}\n";
+    let shop = Shop::new(target, streams);
+    let of = |name: &str, status: &str| (format!("prod:public.{name}"), status.to_string());
+    assert_eq!(shop.streams(&[]), [of("audit_log", "ok"), of("customers", "failed"), of("orders", "skipped")]);
+    assert_eq!(shop.copy.sql("select count(*) from orders"), "0");
+    shop.copy.sql("truncate audit_log");
+    let ends = shop.streams(&["--fail-fast", "--max-parallel-tables", "1", "--select", "customers,orders"]);
+    assert_eq!(ends, [of("customers", "failed"), of("orders", "skipped")]);
+}
+
+#[test]
+fn all_streams_of_a_database_show_one_instant() {
+    let site = Site::new(
+        "create table a (id int primary key, amount bigint); create table b (id int primary key, amount bigint); insert into a select g, 1000 from generate_series(1, 20000) g; insert into b select g, 1000 from generate_series(1, 20000) g",
+    );
+    let copy = Scratch::new();
+    site.dir.write(
+        "job.yaml",
+        format!("max_parallel_tables: 1\ndefaults: {{mode: replace, create: true}}\nconnections: {{one: '{}', two: '{}'}}\nstreams:\n  - {{from: 'one:public.*', to: two}}\n", site.db.url(), copy.url()),
+    );
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut session = site.db.session();
+            let mut moved = 0;
+            while !stop.load(Relaxed) {
+                // From one table to the other and on, in one transaction.
+                let id = 1 + moved % 20000;
+                session.sql(&format!(
+                    "begin; update a set amount = amount - 7 where id = {id}; update b set amount = amount + 7 where id = {id}; commit"
+                ));
+                moved += 1;
+            }
+            moved
+        });
+        let runs: Vec<(Ran, String)> = (0..6)
+            .map(|_| (site.dir.haul(&["run", "job.yaml"]), copy.sql("select (select sum(amount) from a) + (select sum(amount) from b)")))
+            .collect();
+        stop.store(true, Relaxed);
+        assert!(writer.join().unwrap() > 10);
+        for (ran, sum) in runs {
+            assert_eq!((ran.code, sum.as_str()), (0, "40000000"), "{ran:?}");
+        }
+    });
+    assert_ne!(copy.sql("select sum(amount) from a"), "20000000", "the writer wrote between the runs");
+}
+
+#[test]
+fn a_killed_job_of_fifty_tables_is_gone_on_with() {
+    let ddl = |n: usize| format!("create table t{n} (id int, pad text)");
+    let fill = |n: usize| format!("insert into t{n} select g, repeat('x', 50) from generate_series(1, {}) g", 100 + n);
+    let tables: Vec<usize> = (0..50).collect();
+    let all = |of: &dyn Fn(usize) -> String| tables.iter().map(|n| of(*n)).collect::<Vec<_>>().join("; ");
+    let (site, copy) = (Site::new(&format!("{}; {}", all(&ddl), all(&fill))), Scratch::new());
+    copy.sql(&all(&ddl));
+    site.dir.write(
+        "job.yaml",
+        format!(
+            "defaults: {{mode: truncate}}\nconnections: {{one: '{}', two: '{}'}}\nstreams:\n  - {{from: 'one:public.t*', to: two}}\n",
+            site.db.url(),
+            copy.url()
+        ),
+    );
+    let mut redone = 0;
+    for after in [20, 31] {
+        let mut child = site.dir.start(&["run", "job.yaml", "--resume"]);
+        while copy.sql("select count(*) > 0 from pg_stat_all_tables where relname ~ '^t\\d' and n_tup_ins > 0") != "t" {}
+        let full = all(&|n| format!("select {n} from t{n} having count(*) > 0")).replace("; ", " union all ");
+        while copy.sql(&format!("select count(*) >= {after} from ({full}) x")) != "t" {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        redone += 1;
+    }
+    let ran = site.dir.haul(&["run", "job.yaml", "--resume", "--json"]).ok();
+    assert!(ran.out.matches("done before").count() >= 15, "after {redone} kills: {}", ran.out);
+    for n in tables {
+        assert_eq!(
+            copy.sql(&format!("select count(*), sum(id) from t{n}")),
+            site.sql(&format!("select count(*), sum(id) from t{n}")),
+            "t{n}"
+        );
+    }
+    assert!(site.dir.haul(&["state", "list"]).ok().out.starts_with("no run has left anything"));
+}
+
+/// Job files that are wrong, and what is said of them.
+#[test]
+fn mistakes_in_the_file_are_told_with_their_line() {
+    let dir = Folder::new();
+    let told = |text: &str| {
+        dir.write("job.yaml", text);
+        let ran = dir.haul(&["run", "job.yaml"]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+        ran.err
+    };
+    let mut all = String::new();
+    for text in [
+        "streams:\n  - from: a.csv\n    to: b.jsonl\n    batch_sise: 10\n",
+        "streams:\n  - from: a.csv\n    to: b.jsonl\n    degree: many\n",
+        "streams:\n  - from: a.csv\n",
+        "streams: []\n",
+        "streams:\n  - from: a.csv\n    from: b.csv\n    to: c.csv\n",
+        "max_parallel_workers: 4\nstreams:\n  - {from: a.csv, to: b.csv}\n",
+        "defaults:\n  batches_per_partition: 4\nstreams:\n  - {from: a.csv, to: b.csv}\n",
+        "connections:\n  db: postgres://app:${HAUL_NO_SUCH_PASSWORD}@h/d\nstreams:\n  - {from: 'db:t', to: b.csv}\n",
+        "connections:\n  prod: postgres://app@h/d\nstreams:\n  - {from: 'prdo:t', to: b.csv}\n",
+        "streams:\n  - {from: a.csv, to: b.csv, transforms: [{filtre: x}]}\n",
+        "streams:\n  - {from: a.csv, to: b.csv, resume: on}\n",
+        "streams:\n  - {from: a.csv, to: 'out/{table}.csv'}\n",
+        "streams:\n  - {from: a.csv, to: c.csv}\n  - {from: b.csv, to: c.csv}\n",
+        "streams: [\n",
+    ] {
+        all.push_str(&format!("{text}--\n{}\n", told(text)));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn the_schema_of_the_file_knows_every_setting() {
+    let dir = Folder::new();
+    let schema: serde_json::Value = serde_json::from_str(&dir.haul(&["schema-of-config"]).ok().out).unwrap();
+    let stream = &schema["properties"]["streams"]["items"];
+    assert_eq!(stream["additionalProperties"], false);
+    for name in
+        ["from", "to", "mode", "split_key", "key", "degree", "concurrency", "where", "sslmode", "delimiter", "transforms", "exclude"]
+    {
+        assert!(stream["properties"][name]["description"].is_string(), "{name}");
+    }
+    for name in ["resume", "state", "json", "progress", "dry_run"] {
+        assert!(stream["properties"][name].is_null(), "{name} belongs to the command line");
+    }
+    // Python's own judgement of the schema's words is not at hand; but every type in it is one of JSON's.
+    let text = schema.to_string();
+    for kind in text.split("\"type\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(["string", "number", "integer", "boolean", "object", "array"].contains(&kind), "{kind}");
+    }
+}
