@@ -290,7 +290,10 @@ fn has_steps(source_end: &End, sink_end: &End, settings: &Settings) -> bool {
 }
 
 /// Hands a job setting on to an end that has one of the same name.
-fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
+///
+/// # Errors
+/// `Config`: a value that it does not know.
+pub fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
     let specs = specs_of(end.connector, side, &end.endpoint)?;
     if let Some(setting) = specs.iter().flat_map(|s| s.iter()).find(|s| s.name == name) {
         setting.check(value)?;
@@ -402,10 +405,18 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     Ok(out)
 }
 
+/// Whether it is a pipe, which gives its rows once.
+///
+/// # Errors
+/// `Config`.
+pub fn is_pipe(end: &End) -> Result<bool> {
+    let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    Ok(end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)))
+}
+
 /// A pipe gives its rows once, so no sample can be taken first.
 fn can_be_read_twice(end: &End, what: &str) -> Result<()> {
-    let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
-    if end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)) {
+    if is_pipe(end)? {
         return Err(Error::new(ErrorKind::Unsupported, format!("{what} reads a sample first, which a pipe cannot give twice"))
             .hint("write the input to a file first, or name the types with --cast or --json-schema"));
     }

@@ -16,14 +16,16 @@
 //! kept.rs     rows that the sink may hand back
 //! shares.rs   where the time went
 //! verify/     proof that the target holds what was sent
+//! diff/       two sources side by side, down to the rows
 //! progress.rs counters that CLI, UI and metrics render
 //! ```
 //! It names no connector, and does no IO but that of its state.
 
 mod attempt;
 mod budget;
-mod kept;
 mod cursor;
+pub mod diff;
+mod kept;
 mod lane;
 mod ledger;
 mod order;

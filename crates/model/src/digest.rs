@@ -84,18 +84,31 @@ pub struct Hashes {
     pub rows: usize,
     /// For each column, a hash for each row; [`NULL_HASH`] for NULL.
     pub columns: Vec<Vec<u64>>,
+    /// A column of integers whose values are wanted too.
+    pub number: Option<usize>,
+    /// Its values, one for each row; [`NO_NUMBER`] for NULL and for what is no integer of 64 bits.
+    pub numbers: Vec<i64>,
     row: Vec<u64>,
 }
+
+/// In place of a number that is not there.
+pub const NO_NUMBER: i64 = i64::MIN;
 
 impl Hashes {
     /// For so many columns.
     pub fn new(columns: usize) -> Self {
-        Self { rows: 0, columns: vec![Vec::new(); columns], row: Vec::new() }
+        Self { columns: vec![Vec::new(); columns], ..Self::default() }
+    }
+
+    /// The same, and the numbers of one column.
+    pub fn with_number(self, number: Option<usize>) -> Self {
+        Self { number, ..self }
     }
 
     /// Makes it empty.
     pub fn clear(&mut self) {
         self.rows = 0;
+        self.numbers.clear();
         self.columns.iter_mut().for_each(Vec::clear);
     }
 
@@ -109,6 +122,11 @@ impl Hashes {
             }
         }
         self.row.iter_mut().for_each(|row| *row = hash_word(*row));
+        &self.row
+    }
+
+    /// What [`Hashes::rows`] gave last.
+    pub fn last_rows(&self) -> &[u64] {
         &self.row
     }
 
@@ -148,13 +166,19 @@ pub struct Sums {
 impl Sums {
     /// Adds the rows of a chunk.
     pub fn add(&mut self, hashes: &mut Hashes) {
+        hashes.rows();
+        self.add_summed(hashes);
+    }
+
+    /// As [`Sums::add`], where [`Hashes::rows`] was asked already.
+    pub fn add_summed(&mut self, hashes: &Hashes) {
         self.rows += hashes.rows as u64;
         self.columns.resize(hashes.columns.len(), ColumnSum::default());
         for (sum, column) in self.columns.iter_mut().zip(&hashes.columns) {
             sum.sum = column.iter().fold(sum.sum, |sum, hash| sum.wrapping_add(*hash));
             sum.nulls += column.iter().map(|hash| u64::from(*hash == NULL_HASH)).sum::<u64>();
         }
-        self.sum = hashes.rows().iter().fold(self.sum, |sum, row| sum.wrapping_add(*row));
+        self.sum = hashes.last_rows().iter().fold(self.sum, |sum, row| sum.wrapping_add(*row));
     }
 
     /// Adds other rows.

@@ -26,6 +26,15 @@ pub struct Reading {
     pub degree: usize,
 }
 
+/// Ranges of a column of integers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRanges {
+    /// The column.
+    pub key: String,
+    /// From and to, both inclusive; ascending, without overlap.
+    pub ranges: Vec<(i64, i64)>,
+}
+
 /// What a source knows about its size without reading it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Estimate {
@@ -108,6 +117,26 @@ pub trait Source: Send + Sync {
     /// What hashes the values of records in this encoding by their bytes, if it can be done without decoding them.
     fn digester(&self, _encoding: &Encoding) -> Option<Box<dyn Digester>> {
         None
+    }
+    /// As [`Source::digester`], for the records that go to its decoder: two sources whose schemas of a form are equal, source types included,
+    /// give equal bytes for equal values in it. `None`: they must be decoded.
+    fn typed_digester(&self) -> Option<Box<dyn Digester>> {
+        None
+    }
+    /// The columns that tell its rows apart, in order, if it knows any. Before `plan`.
+    ///
+    /// # Errors
+    /// Connection, rights.
+    fn key(&mut self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    /// After `plan`, when its splits have been read: plans the same read once more, of the same instant and in the same form, at least the
+    /// rows whose keys lie in these ranges. `None`: no such thing, so `plan` is called again.
+    ///
+    /// # Errors
+    /// As `plan`.
+    fn again(&mut self, _within: Option<&KeyRanges>) -> Result<Option<ReadPlan>> {
+        Ok(None)
     }
     /// How many rows there are, where that can be asked for without reading them. Before `plan`.
     ///

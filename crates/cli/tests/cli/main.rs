@@ -5,6 +5,7 @@ mod commands;
 mod compressed;
 mod csv_cases;
 mod csv_sets;
+mod diff;
 mod docs;
 mod durable;
 mod jobs;

@@ -5,7 +5,7 @@
 
 use super::array_wire::field;
 use super::decode::{frame_end, header_len};
-use haul_model::digest::{NULL_HASH, hash_bytes};
+use haul_model::digest::{NO_NUMBER, NULL_HASH, hash_bytes};
 use haul_model::{Digester, Error, ErrorKind, Hashes, Raw, Result};
 
 /// Hashes chunks of CopyData frames.
@@ -57,14 +57,27 @@ fn binary(body: &[u8], out: &mut Hashes) -> Option<usize> {
         if usize::try_from(count) != Ok(out.columns.len()) {
             return None;
         }
-        for column in &mut out.columns {
+        for (place, column) in out.columns.iter_mut().enumerate() {
             let (value, after) = field(rest)?;
             column.push(value.map_or(NULL_HASH, hash_bytes));
+            if out.number == Some(place) {
+                out.numbers.push(value.and_then(integer).unwrap_or(NO_NUMBER));
+            }
             rest = after;
         }
         rows += 1;
     }
     rest.is_empty().then_some(rows)
+}
+
+/// A value of `int2`, `int4` or `int8`.
+fn integer(value: &[u8]) -> Option<i64> {
+    Some(match value.len() {
+        2 => i64::from(i16::from_be_bytes(*value.first_chunk()?)),
+        4 => i64::from(i32::from_be_bytes(*value.first_chunk()?)),
+        8 => i64::from_be_bytes(*value.first_chunk()?),
+        _ => return None,
+    })
 }
 
 /// The lines of a frame. An escaped tab or line feed is written with letters, so every tab and line feed separates.
@@ -80,9 +93,12 @@ fn text(body: &[u8], out: &mut Hashes) -> Option<usize> {
         if out.columns.is_empty() {
             fields.next()?.is_empty().then_some(())?;
         }
-        for column in &mut out.columns {
+        for (place, column) in out.columns.iter_mut().enumerate() {
             let value = fields.next()?;
             column.push(if value == b"\\N" { NULL_HASH } else { hash_bytes(value) });
+            if out.number == Some(place) {
+                out.numbers.push(std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(NO_NUMBER));
+            }
         }
         if fields.next().is_some() {
             return None;
@@ -139,6 +155,18 @@ mod tests {
             assert!(sums(true, &[wrong]).is_err());
         }
         assert_ne!(plain, sums(true, &[frame(&a), frame(&tuple(&[Some(b"2"), None]))]).unwrap());
+    }
+
+    #[test]
+    fn integers_are_told_beside_their_hashes() {
+        let rows = [tuple(&[Some(&7i16.to_be_bytes()), None]), tuple(&[Some(&(-7i32).to_be_bytes()), None]), tuple(&[None, None])];
+        let raw = Raw { bytes: frame(&rows.concat()).into(), ..Raw::default() };
+        let mut hashes = Hashes::default().with_number(Some(0));
+        CopyDigester::new("t".into(), 2, true).digest(&raw, &mut hashes).unwrap();
+        assert_eq!(hashes.numbers, [7, -7, NO_NUMBER]);
+        let raw = Raw { bytes: frame(b"7\tx\n\\N\tx\n").into(), ..Raw::default() };
+        CopyDigester::new("t".into(), 2, false).digest(&raw, &mut hashes).unwrap();
+        assert_eq!(hashes.numbers, [7, NO_NUMBER]);
     }
 
     #[test]

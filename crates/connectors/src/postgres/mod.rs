@@ -1,6 +1,7 @@
 //! PostgreSQL: reading by COPY in snapshot-consistent lanes, writing by COPY.
 
 mod address;
+mod again;
 mod array_wire;
 pub mod catalog;
 pub mod check;

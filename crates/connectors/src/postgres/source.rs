@@ -25,8 +25,8 @@ use super::unchanged::Proof;
 use super::watch::{Side, Waits};
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
-    Batch, Decoder, Digester, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload,
-    Position, Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, TableDefinition, Watch, nearest,
+    Batch, Decoder, Digester, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, KeyRanges, Next, Note, OnLossy,
+    Payload, Position, Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, TableDefinition, Watch, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -70,6 +70,8 @@ pub struct PostgresSource {
     pub(super) leader: Option<Session>,
     pub(super) lanes: Option<Arc<Lanes>>,
     pub(super) reading: Option<Reading>,
+    /// How it is read.
+    pub(super) planned: Option<ReadPlan>,
     /// What this read can be recognised by later, if it can.
     pub(super) proof: Option<Proof>,
     /// The encoding under which the server itself may move the rows, if it may.
@@ -141,6 +143,7 @@ impl PostgresSource {
             leader,
             lanes,
             reading,
+            planned: None,
             proof,
             statement,
             cursor,
@@ -390,7 +393,9 @@ impl Source for PostgresSource {
         let split =
             |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
         let splits = cut.parts.into_iter().enumerate().map(split).collect();
-        Ok(ReadPlan { splits, method, lanes, network: true, notes })
+        let plan = ReadPlan { splits, method, lanes, network: true, notes };
+        self.planned = Some(plan.clone());
+        Ok(plan)
     }
 
     fn since(&mut self, stored: Option<&str>) -> Result<Option<String>> {
@@ -441,6 +446,18 @@ impl Source for PostgresSource {
             _ => return None,
         };
         Some(Box::new(CopyDigester::new(self.name(), self.columns.len(), binary)))
+    }
+
+    fn typed_digester(&self) -> Option<Box<dyn Digester>> {
+        Some(Box::new(CopyDigester::new(self.name(), self.columns.len(), true)))
+    }
+
+    fn key(&mut self) -> Result<Vec<String>> {
+        self.known_key()
+    }
+
+    fn again(&mut self, within: Option<&KeyRanges>) -> Result<Option<ReadPlan>> {
+        Ok(self.once_more(within))
     }
 
     fn count(&mut self) -> Result<Option<u64>> {

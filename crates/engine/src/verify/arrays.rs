@@ -11,8 +11,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_schema::{DataType, Field, TimeUnit};
 use haul_formats::jsonl::ValueWriter;
-use haul_formats::literal::print_decimal256;
-use haul_model::digest::{NULL_HASH, hash_bytes, hash_word};
+use haul_formats::literal::{parse_i64, print_decimal256};
+use haul_model::digest::{NO_NUMBER, NULL_HASH, hash_bytes, hash_word};
 use haul_model::{Error, ErrorKind, Hashes, Result, field_meta};
 
 /// Hashes batches whose columns are compared in these forms. One per worker.
@@ -44,8 +44,15 @@ impl ArrayHasher {
             let column = batch.columns().get(index).ok_or_else(|| Error::internal("a column that is compared is not there"))?;
             let hashes = &mut out.columns[place];
             self.column(column, schema.field(index), canon, hashes).map_err(|e| e.column(schema.field(index).name()))?;
-            if let Some(nulls) = column.logical_nulls() {
+            let nulls = column.logical_nulls();
+            if let Some(nulls) = &nulls {
                 (!nulls.inner()).set_indices().for_each(|row| hashes[row] = NULL_HASH);
+            }
+            if out.number == Some(place) {
+                integers(column, &mut out.numbers);
+                if let Some(nulls) = nulls {
+                    (!nulls.inner()).set_indices().for_each(|row| out.numbers[row] = NO_NUMBER);
+                }
             }
         }
         Ok(())
@@ -158,6 +165,28 @@ impl ArrayHasher {
             out.push(self.scratch.json(&self.printed));
         }
         Ok(())
+    }
+}
+
+/// The values as integers of 64 bits, where they are some.
+fn integers(array: &ArrayRef, out: &mut Vec<i64>) {
+    fn all<T: ArrowPrimitiveType>(array: &ArrayRef, out: &mut Vec<i64>, number: impl Fn(T::Native) -> Option<i64>) {
+        out.extend(array.as_primitive::<T>().values().iter().map(|v| number(*v).unwrap_or(NO_NUMBER)));
+    }
+    let parsed = |text: &str| parse_i64(text.as_bytes()).unwrap_or(NO_NUMBER);
+    match array.data_type() {
+        DataType::Int8 => all::<Int8Type>(array, out, |v| Some(i64::from(v))),
+        DataType::Int16 => all::<Int16Type>(array, out, |v| Some(i64::from(v))),
+        DataType::Int32 => all::<Int32Type>(array, out, |v| Some(i64::from(v))),
+        DataType::Int64 => all::<Int64Type>(array, out, Some),
+        DataType::UInt8 => all::<UInt8Type>(array, out, |v| Some(i64::from(v))),
+        DataType::UInt16 => all::<UInt16Type>(array, out, |v| Some(i64::from(v))),
+        DataType::UInt32 => all::<UInt32Type>(array, out, |v| Some(i64::from(v))),
+        DataType::UInt64 => all::<UInt64Type>(array, out, |v| i64::try_from(v).ok()),
+        DataType::Utf8View => out.extend(array.as_string_view().iter().map(|text| text.map_or(NO_NUMBER, parsed))),
+        DataType::Utf8 => out.extend(array.as_string::<i32>().iter().map(|text| text.map_or(NO_NUMBER, parsed))),
+        DataType::LargeUtf8 => out.extend(array.as_string::<i64>().iter().map(|text| text.map_or(NO_NUMBER, parsed))),
+        _ => out.resize(array.len(), NO_NUMBER),
     }
 }
 

@@ -23,10 +23,10 @@
 //!
 //! NULL is equal to NULL only: not to "", nor to JSON's null. A text that is no value of its column's form (`infinity` as a date) is compared as text.
 
-mod arrays;
-mod canon;
+pub(crate) mod arrays;
+pub(crate) mod canon;
 mod compare;
-mod reread;
+pub(crate) mod reread;
 mod value;
 pub(crate) mod witness;
 

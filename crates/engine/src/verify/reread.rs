@@ -81,35 +81,78 @@ impl<'a> Summing<'a> {
     }
 
     fn run(&self, splits: &[Split]) -> Result<BTreeMap<u32, Sums>> {
-        let lanes = if self.plan.lanes == 0 { self.threads } else { self.plan.lanes };
-        let workers = if self.plan.network { lanes.min(self.threads) } else { self.threads }.max(1);
-        let work = Work {
-            source: self.source,
-            splits: Mutex::new(splits.iter().cloned().collect()),
-            open: Mutex::default(),
-            failure: Failure::default(),
-            stop: self.stop,
-            sums: Mutex::default(),
-            share: !self.plan.network,
-        };
-        std::thread::scope(|scope| {
-            for number in 0..workers {
-                let work = &work;
-                let spawned = std::thread::Builder::new().name(format!("haul-sum-{number}")).spawn_scoped(scope, move || {
-                    if let Err(error) = Tap::new(work.source, &self.hashing).and_then(|tap| work.run(tap)) {
-                        work.failure.set(error);
-                    }
-                });
-                if let Err(error) = spawned {
-                    work.failure.set(Error::io("this process", "cannot start a worker thread", error));
-                }
-            }
-        });
-        match work.failure.take() {
-            Some(error) => Err(error),
-            None => Ok(work.sums.into_inner().unwrap_or_else(PoisonError::into_inner)),
-        }
+        let sums = Mutex::default();
+        let look = || Ok(Added { tap: Tap::new(self.source, &self.hashing)?, own: BTreeMap::new(), all: &sums });
+        read(self.source, &self.plan, splits, self.threads, self.stop, &look)?;
+        Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// One worker's sums.
+struct Added<'a> {
+    tap: Tap,
+    own: BTreeMap<u32, Sums>,
+    all: &'a Mutex<BTreeMap<u32, Sums>>,
+}
+
+impl Look for Added<'_> {
+    fn chunk(&mut self, split: u32, payload: Payload) -> Result<()> {
+        self.tap.add(payload, self.own.entry(split).or_default())
+    }
+
+    fn end(self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        self.own.iter().for_each(|(split, sums)| all.entry(*split).or_default().merge(sums));
+    }
+}
+
+/// What one worker does with the chunks that it reads.
+pub(crate) trait Look {
+    /// A chunk of a split.
+    ///
+    /// # Errors
+    /// A value that cannot be read.
+    fn chunk(&mut self, split: u32, payload: Payload) -> Result<()>;
+    /// There are no more.
+    fn end(self);
+}
+
+/// Reads these splits in the lanes of the plan; each worker looks at its chunks through what `look` makes.
+///
+/// # Errors
+/// What reading and looking can meet; a stop.
+pub(crate) fn read<L: Look>(
+    source: &dyn Source,
+    plan: &ReadPlan,
+    splits: &[Split],
+    threads: usize,
+    stop: &AtomicBool,
+    look: &(dyn Fn() -> Result<L> + Sync),
+) -> Result<()> {
+    let lanes = if plan.lanes == 0 { threads } else { plan.lanes };
+    let workers = if plan.network { lanes.min(threads) } else { threads }.max(1);
+    let work = Work {
+        source,
+        splits: Mutex::new(splits.iter().cloned().collect()),
+        open: Mutex::default(),
+        failure: Failure::default(),
+        stop,
+        share: !plan.network,
+    };
+    std::thread::scope(|scope| {
+        for number in 0..workers {
+            let work = &work;
+            let spawned = std::thread::Builder::new().name(format!("haul-sum-{number}")).spawn_scoped(scope, move || {
+                if let Err(error) = look().and_then(|look| work.run(look)) {
+                    work.failure.set(error);
+                }
+            });
+            if let Err(error) = spawned {
+                work.failure.set(Error::io("this process", "cannot start a worker thread", error));
+            }
+        }
+    });
+    work.failure.take().map_or(Ok(()), Err)
 }
 
 /// An open split; `None` once it has ended.
@@ -125,15 +168,13 @@ struct Work<'a> {
     open: Mutex<Vec<Arc<Open>>>,
     failure: Failure,
     stop: &'a AtomicBool,
-    sums: Mutex<BTreeMap<u32, Sums>>,
     /// Several workers may read from one split.
     share: bool,
 }
 
 impl Work<'_> {
-    fn run(&self, mut tap: Tap) -> Result<()> {
+    fn run(&self, mut look: impl Look) -> Result<()> {
         while let Some(open) = self.next()? {
-            let mut sums = Sums::default();
             loop {
                 if self.failure.is_set() {
                     return Ok(());
@@ -150,12 +191,12 @@ impl Work<'_> {
                 }
                 drop(reader);
                 match next {
-                    Next::Batch(batch) => tap.add(batch.payload, &mut sums)?,
+                    Next::Batch(batch) => look.chunk(open.split, batch.payload)?,
                     _ => std::thread::sleep(std::time::Duration::from_millis(1)),
                 }
             }
-            self.sums.lock().unwrap_or_else(PoisonError::into_inner).entry(open.split).or_default().merge(&sums);
         }
+        look.end();
         Ok(())
     }
 
