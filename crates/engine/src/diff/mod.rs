@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Rows of the parts that differ, of one side, that are matched at most.
-pub const MOST_MATCHED: u64 = 1 << 20;
+pub const MOST_MATCHED: u64 = 1 << 19;
 
 /// What is asked.
 #[derive(Debug, Clone)]
@@ -165,12 +165,11 @@ pub fn diff(a: &mut dyn Source, b: &mut dyn Source, ask: &Ask, stop: &AtomicBool
         let parts = first::Differing::of(&first);
         plans = again(a, b, &reading, &pairing, parts.ranges(&first))?;
         let pass = Pass { sources: [a, b], pairing: &pairing, plans: &plans, threads: ask.threads, stop };
-        let mut matched = rows::matched(&pass, &parts)?;
-        let told = matched.first(ask.shown.max(FETCHED));
-        let narrow = told.parts(&pairing);
+        let mut matched = rows::matched(&pass, &parts, if pairing.by_number { ask.shown } else { ask.shown.max(FETCHED) })?;
+        let narrow = matched.told.parts(&pairing);
         let narrowed = again(a, b, &reading, &pairing, narrow.ranges(&first))?;
         let pass = Pass { sources: [a, b], pairing: &pairing, plans: &narrowed, threads: ask.threads, stop };
-        let mut shown = rows::values(&pass, &narrow, &told)?;
+        let mut shown = rows::values(&pass, &narrow, &matched.told)?;
         if ask.repair {
             let pass = Pass { sources: [a, b], pairing: &pairing, plans: &plans, threads: ask.threads, stop };
             matched.wanted = rows::keys(&pass, &parts, &matched.wanted)?;

@@ -8,7 +8,6 @@ use crate::verify::arrays::ArrayHasher;
 use arrow_array::RecordBatch;
 use haul_formats::jsonl::write_json_value;
 use haul_model::{Hashes, Result};
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
@@ -26,9 +25,12 @@ struct Group {
     number: i64,
     key: u64,
     rows: [Vec<u64>; 2],
+    /// Whether others of this key are equal.
+    equal: bool,
 }
 
 /// What is left when equal rows are taken away from both sides.
+#[derive(Default)]
 pub(super) struct Matched {
     pub missing: u64,
     pub extra: u64,
@@ -36,7 +38,10 @@ pub(super) struct Matched {
     pub repeated: u64,
     /// Hashes of the keys of rows that the first side has and the second does not hold like that.
     pub wanted: HashSet<u64>,
-    groups: Vec<Group>,
+    /// The first ones.
+    pub told: Told,
+    /// The key that is at hand.
+    open: Group,
 }
 
 struct Collected<'a> {
@@ -58,80 +63,72 @@ impl Sight for Collected<'_> {
     }
 }
 
-/// Reads the parts and matches their rows.
+/// Reads the parts and matches their rows; the first `told` of them will be told.
 ///
 /// # Errors
 /// What reading can meet.
-pub(super) fn matched(pass: &Pass<'_>, parts: &Differing) -> Result<Matched> {
+pub(super) fn matched(pass: &Pass<'_>, parts: &Differing, told: usize) -> Result<Matched> {
     let all = [Mutex::default(), Mutex::default()];
     pass.read(|side| Collected { parts, own: Vec::new(), all: &all[side] })?;
-    Ok(Matched::of(all.map(|entries| {
+    let sorted = all.map(|entries| {
         let mut entries: Vec<Entry> = entries.into_inner().unwrap_or_else(PoisonError::into_inner);
         entries.sort_unstable();
         entries
-    })))
+    });
+    Ok(Matched::of(sorted, told))
 }
 
 impl Matched {
     /// From both sides' rows, sorted.
-    fn of([a, b]: [Vec<Entry>; 2]) -> Self {
-        let mut out = Self { missing: 0, extra: 0, changed: 0, repeated: 0, wanted: HashSet::new(), groups: Vec::new() };
+    fn of([a, b]: [Vec<Entry>; 2], told: usize) -> Self {
+        let mut out = Self::default();
         let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
         loop {
-            let order = match (a.peek(), b.peek()) {
+            let (entry, sides): (_, &[usize]) = match (a.peek(), b.peek()) {
                 (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(a), Some(b)) => a.cmp(b),
+                (Some(one), Some(other)) if one == other => (b.next().and(a.next()), &[]),
+                (Some(one), Some(other)) if one > other => (b.next(), &[1]),
+                (Some(_), _) => (a.next(), &[0]),
+                (None, Some(_)) => (b.next(), &[1]),
             };
-            match order {
-                Ordering::Equal => drop((a.next(), b.next())),
-                Ordering::Less => a.next().into_iter().for_each(|entry| out.left_over(entry, 0)),
-                Ordering::Greater => b.next().into_iter().for_each(|entry| out.left_over(entry, 1)),
+            let Some(entry) = entry else { break };
+            // Rows of one key are neighbours.
+            if (out.open.number, out.open.key) != (entry.number, entry.key) {
+                out.close(told);
+                out.open = Group { number: entry.number, key: entry.key, ..Group::default() };
+            }
+            match sides {
+                [side] => out.open.rows[*side].push(entry.row),
+                _ => out.open.equal = true,
             }
         }
-        for group in &out.groups {
-            let [here, there] = group.rows.each_ref().map(|rows| rows.len() as u64);
-            out.changed += here.min(there);
-            out.missing += here.saturating_sub(there);
-            out.extra += there.saturating_sub(here);
-            out.repeated += u64::from(here.max(there) > 1);
-            if here > 0 {
-                out.wanted.insert(group.key);
-            }
-        }
+        out.close(told);
         out
     }
 
-    fn left_over(&mut self, entry: Entry, side: usize) {
-        match self.groups.last_mut() {
-            Some(last) if (last.number, last.key) == (entry.number, entry.key) => last.rows[side].push(entry.row),
-            _ => {
-                let mut group = Group { number: entry.number, key: entry.key, rows: Default::default() };
-                group.rows[side].push(entry.row);
-                self.groups.push(group);
-            }
+    /// Counts the rows of a key.
+    fn close(&mut self, told: usize) {
+        let mut group = std::mem::take(&mut self.open);
+        let [here, there] = group.rows.each_ref().map(Vec::len);
+        let (pairs, more) = (here.min(there), here.max(there));
+        if more == 0 {
+            return;
         }
-    }
-
-    /// The first groups, with so many rows or a few more.
-    pub fn first(&mut self, rows: usize) -> Told {
-        let mut count = 0;
-        let enough = |group: &Group| {
-            let full = count >= rows;
-            count += group.rows[0].len().max(group.rows[1].len());
-            full
-        };
-        let end = self.groups.iter().position(enough).unwrap_or(self.groups.len());
-        let mut told = Told { groups: self.groups.drain(..end).collect(), ..Told::default() };
-        for group in &told.groups {
-            for side in [0, 1] {
-                for row in &group.rows[side] {
-                    *told.wanted[side].entry((group.key, *row)).or_default() += 1;
-                }
-            }
+        self.changed += pairs as u64;
+        self.missing += (here - pairs) as u64;
+        self.extra += (there - pairs) as u64;
+        self.repeated += u64::from(group.equal || more > 1);
+        if here > 0 {
+            self.wanted.insert(group.key);
         }
-        told
+        if self.told.rows < told {
+            self.told.rows += more;
+            group.rows.iter_mut().for_each(|rows| rows.truncate(told));
+            for (wanted, rows) in self.told.wanted.iter_mut().zip(&group.rows) {
+                wanted.extend(rows.iter().map(|row| (group.key, *row)));
+            }
+            self.told.groups.push(group);
+        }
     }
 }
 
@@ -139,8 +136,9 @@ impl Matched {
 #[derive(Default)]
 pub(super) struct Told {
     groups: Vec<Group>,
-    /// How often each is wanted, by the hashes of key and row.
-    wanted: [HashMap<(u64, u64), u32>; 2],
+    rows: usize,
+    /// By the hashes of key and row.
+    wanted: [HashSet<(u64, u64)>; 2],
 }
 
 impl Told {
@@ -161,14 +159,14 @@ type Read = HashMap<(u64, u64), Vec<Values>>;
 
 struct Shown<'a> {
     parts: &'a Differing,
-    wanted: &'a HashMap<(u64, u64), u32>,
+    wanted: &'a HashSet<(u64, u64)>,
     places: &'a [usize],
     found: &'a Mutex<Read>,
 }
 
 impl Shown<'_> {
     fn wants(&self, seen: &Seen<'_>, row: usize) -> bool {
-        self.parts.has(seen.part(row)) && self.wanted.contains_key(&(seen.key(row), seen.row(row)))
+        self.parts.has(seen.part(row)) && self.wanted.contains(&(seen.key(row), seen.row(row)))
     }
 }
 
@@ -190,9 +188,16 @@ impl Sight for Shown<'_> {
     fn end(self) {}
 }
 
+/// A longer value is shown by its beginning.
+const LONGEST: usize = 64 << 10;
+
 fn text(batch: &RecordBatch, place: usize, row: usize) -> String {
     let mut out = Vec::new();
     match write_json_value(batch.column(place).as_ref(), batch.schema_ref().field(place), row, &mut out) {
+        Ok(()) if out.len() > LONGEST => {
+            let beginning: String = String::from_utf8_lossy(&out).chars().take(1000).collect();
+            serde_json::Value::from(format!("{beginning}\u{2026} ({} bytes)", out.len())).to_string()
+        }
         Ok(()) => String::from_utf8_lossy(&out).into_owned(),
         Err(_) => "\"(NaN or infinity)\"".into(),
     }
@@ -298,12 +303,11 @@ mod tests {
 
     #[test]
     fn equal_rows_leave_and_others_are_paired_by_key() {
-        let mut matched =
-            Matched::of([entries(&[(1, 1), (2, 2), (3, 3), (4, 4), (4, 4)]), entries(&[(1, 1), (3, 30), (4, 4), (5, 5), (5, 6)])]);
-        assert_eq!((matched.missing, matched.extra, matched.changed, matched.repeated), (2, 2, 1, 1));
+        let sides = [entries(&[(1, 1), (2, 2), (3, 3), (4, 4), (4, 4)]), entries(&[(1, 1), (3, 30), (4, 4), (5, 5), (5, 6)])];
+        let matched = Matched::of(sides, 2);
+        assert_eq!((matched.missing, matched.extra, matched.changed, matched.repeated), (2, 2, 1, 2));
         assert_eq!(matched.wanted, [2, 3, 4].into_iter().collect());
-        let told = matched.first(2);
-        assert_eq!(told.groups.iter().map(|group| group.key).collect::<Vec<_>>(), [2, 3]);
-        assert_eq!(told.wanted[1], [((3, 30), 1)].into_iter().collect());
+        assert_eq!(matched.told.groups.iter().map(|group| group.key).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(matched.told.wanted[1], [(3, 30)].into_iter().collect());
     }
 }
