@@ -131,14 +131,16 @@ def upserts():
 
 
 def scaling():
-    people = []
+    people = [Contender("source alone", "psql", lambda w: ["/bin/sh", "-c", f"{client(w)} -c 'copy orders to stdout (format binary)'"],
+                        before=fresh("orders"), to_stdout="null", compare=False)]
     for key in ("", " primary key"):
         for logged in (False, True):
             for degree in (1, 2, 4, 8, 16):
                 name = f"{WORDS[logged]}{', key' if key else ''}, degree {degree}"
                 people.append(Contender(name, "haul", haul("orders", "--pushdown", "never", "--degree", str(degree)), before=fresh("orders", logged, key)))
     yield Job("scaling_batches", "orders by degree, key and logging", "table", people, rows=TABLES["orders"][1], setup=setup("orders"), table="target",
-              note="Source, Haul and target share the cores of one machine: more lanes than cores show what waiting costs, not what they gain.")
+              note="Source, Haul and target share the cores of one machine: more lanes than cores show what waiting costs, not what they gain. "
+                   "\"source alone\" is one COPY to /dev/null: what the source spends, which is taken from the server's sum for the model below.")
 
 
 def padded_tables(w):
@@ -210,6 +212,37 @@ def diffs():
     ], rows=TABLES["orders"][1], setup=two_tables, table="orders_copy", note="Nothing is written; all three read both tables whole.")
 
 
+SMALL = 200
+
+
+def small_tables(w):
+    w.server.sql("create schema if not exists small;" + "".join(
+        f"create table if not exists small.t{n} (id int primary key, name text, amount numeric(12,2), at timestamptz);" for n in range(SMALL)))
+    for n in range(SMALL):
+        w.server.sql(f"insert into small.t{n} select g, 'name ' || g, g / 7.0, timestamptz '2026-01-01' + g * interval '1 min' "
+                     f"from generate_series(1, 1000) g on conflict do nothing")
+    with open(os.path.join(w.data, "small.yaml"), "w") as job:
+        job.write(f"connections: {{db: '{w.server.url}?sslmode=disable'}}\nstreams:\n"
+                  "  - {from: 'db:small.*', to: 'db:copies.{table}', pushdown: never}\n")
+
+
+def copies(w):
+    tables = "".join(f"create table copies.t{n} (like small.t{n});" for n in range(SMALL))
+    union = " union all ".join(f"select {n} as n, * from copies.t{n}" for n in range(SMALL))
+    w.server.sql(f"drop schema if exists copies cascade; create schema copies; {tables} create view copies.everything as {union}; checkpoint;")
+
+
+def many():
+    def pipes(w):
+        one = (f"{client(w)} -c \"copy small.t$n to stdout (format binary)\" | {client(w)} -c \"copy copies.t$n from stdin (format binary)\"")
+        return ["/bin/sh", "-c", f"n=0; while [ $n -lt {SMALL} ]; do {one} || exit 1; n=$((n+1)); done"]
+
+    yield Job("many_tables", f"{SMALL} tables of a thousand rows in one job", "table", [
+        Contender("haul", "haul", lambda w: [w.haul, "run", os.path.join(w.data, "small.yaml")], before=copies, bar=[("wall", 0.5, "a pipe per table")]),
+        Contender("a pipe per table", "psql", pipes, before=copies),
+    ], rows=SMALL * 1000, setup=small_tables, table="copies.everything", note="One `psql | psql` after the other, COPY binary; Haul reads all tables under one snapshot.")
+
+
 def jobs():
-    for group in (transfers, pushdowns, upserts, scaling, padded, verifying, diffs):
+    for group in (many, transfers, pushdowns, upserts, scaling, padded, verifying, diffs):
         yield from group()

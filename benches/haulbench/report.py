@@ -112,6 +112,8 @@ def section(name, job):
     failed = [f"- {n}: no figure, because {str(f).splitlines()[0][:200]}" for n, f in job["results"].items() if n not in results]
     if failed:
         parts.append("\n".join(failed) + "\n")
+    if "source alone" in results:
+        parts.append(model(job, results))
     goals = list(goal_lines(job, results))
     if goals:
         parts.append("\n".join(["| goal | limit | measured | |", "|---|--:|--:|---|", *goals]) + "\n")
@@ -123,6 +125,23 @@ def processor(figures, whose, total):
     if whose + "user" not in figures[0]:
         return f"{total['median']:.2f}"
     return " + ".join(f"{summary(figures, whose + part)['median']:.2f}" for part in ("user", "system"))
+
+
+def model(job, results):
+    """CPU seconds for a million rows: of the source, of Haul, of the target; user and system apart."""
+    def each(figures, whose):
+        return [summary(figures, whose + part)["median"] / job["rows"] * 1e6 for part in ("user", "system")]
+    source = each(results["source alone"], "server_")
+    rows = ["CPU seconds for a million rows, user + system. With cores enough, a job takes at least the largest of the three columns, divided by "
+            "the lanes that share it; with fewer cores than lanes, at least their sum, divided by the cores.\n",
+            "| | source | haul | target |", "|---|--:|--:|--:|"]
+    for name, figures in results.items():
+        if name == "source alone":
+            continue
+        both, own = each(figures, "server_"), each(figures, "")
+        target = [max(total - part, 0.0) for total, part in zip(both, source)]
+        rows.append(f"| {name} | " + " | ".join(f"{user:.2f} + {system:.2f}" for user, system in (source, own, target)) + " |")
+    return "\n".join(rows) + "\n"
 
 
 UNITS = {"wall": ("wall time", "s"), "cpu": ("CPU time", "s"), "rss": ("peak memory", "MiB")}

@@ -9,7 +9,8 @@ use haul_engine::verify::{How, Target, Verify};
 use haul_engine::{Job, OnError, Options, Retries};
 use haul_formats::csv::flattens;
 use haul_model::{
-    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, Source, Transform,
+    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, Source, TablePart,
+    Transform,
 };
 use std::sync::Arc;
 
@@ -226,6 +227,14 @@ impl<'a> Ends<'a> {
         Ok(Self { source, sink, settings, catalog })
     }
 
+    /// Adds foreign keys to the table that was made at the sink; what was left out, in words.
+    ///
+    /// # Errors
+    /// As [`Connector::add_keys`].
+    pub fn add_keys(&self, env: &Environment, table: &str, keys: &[TablePart]) -> Result<Vec<String>> {
+        self.sink.connector.add_keys(&self.sink.endpoint, &self.sink.settings, env, table, keys)
+    }
+
     /// The job's id, and both ends as text without secrets.
     ///
     /// # Errors
@@ -339,6 +348,7 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         tracking: None,
         cursor: None,
         verify: None,
+        keys_later: false,
     })
 }
 

@@ -7,7 +7,7 @@ use haul_model::{Form, Next, Payload, Position, Reading, Result, Rows, Source, S
 /// # Errors
 /// Whatever reading can meet; a bad row is one.
 pub fn rows(source: &mut dyn Source, form: Form, wanted: usize) -> Result<Vec<Rows>> {
-    let plan = source.plan(&Reading { pass_through: None, form, degree: 1 })?;
+    let plan = source.plan(&Reading { pass_through: None, form, degree: 1, ordered: true })?;
     let mut decoder = source.decoder(form)?;
     let (mut out, mut have) = (Vec::new(), 0);
     for split in &plan.splits {

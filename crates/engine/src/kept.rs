@@ -1,4 +1,4 @@
-//! Rows of a block that the sink may still hand back, and the way from a number in the block to the row.
+//! Rows that are kept until the sink has taken them, and which of a batch's rows were left out on the way down.
 
 use haul_model::{Error, Rejects, Result, Rows};
 

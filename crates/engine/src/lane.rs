@@ -30,6 +30,8 @@ const EXPANSION: u64 = 4;
 const AHEAD: usize = 8 << 20;
 /// Rows of a container piece count as this many bytes when runs are measured out.
 const PIECE_ROW_BYTES: usize = 128;
+/// What a container piece holds in memory, at most: it is decoded in batches of about a MiB.
+const PIECE_HELD: usize = 2 << 20;
 
 /// What all workers of a run see.
 pub(crate) struct Shared<'a> {
@@ -48,6 +50,8 @@ pub(crate) struct Shared<'a> {
     /// The order of splits that are read one after another, and its next chunk.
     pub chain: Arc<Order>,
     pub chain_seq: AtomicU64,
+    /// The order in which splits leave that are read at the same time, where the sink wants one.
+    pub merged: Order,
     /// Rows are kept until the sink has taken them, because it may hand some back.
     pub keep_rows: bool,
     /// Splits that are durable.
@@ -71,6 +75,8 @@ impl Shared<'_> {
 /// An open split.
 pub(crate) struct Lane {
     split: Split,
+    /// Where the split stands among all.
+    place: u64,
     order: Arc<Order>,
     reader: Mutex<ReaderState>,
 }
@@ -210,7 +216,8 @@ impl<'a> Worker<'a> {
             false => (Arc::default(), 0),
         };
         order.begin_split(seq);
-        Ok(Lane { split, order, reader: Mutex::new(ReaderState { reader, seq, ended: false }) })
+        let place = self.shared.plan.read.splits.iter().position(|s| s.id == split.id).unwrap_or_default() as u64;
+        Ok(Lane { split, place, order, reader: Mutex::new(ReaderState { reader, seq, ended: false }) })
     }
 
     fn drain(&mut self, lane: &Arc<Lane>) -> Result<()> {
@@ -238,8 +245,15 @@ impl<'a> Worker<'a> {
             }
         }
         if self.shared.exclusive {
-            let mut rejects = WorkerRejects::new(self.shared.policy);
-            self.chunk.flush(&mut rejects)?;
+            let write = &self.shared.plan.write;
+            // A writer of its own may go on with its block into the next split, unless this one is to be durable alone.
+            if !write.own_connections || write.whole_splits || self.shared.plan.resume.by_split() {
+                let mut rejects = WorkerRejects::new(self.shared.policy);
+                self.chunk.flush(&mut rejects)?;
+            }
+            if write.in_split_order {
+                self.shared.merged.complete(lane.place, 0);
+            }
             self.commit(&lane.split)?;
         }
         Ok(())
@@ -312,7 +326,7 @@ impl Lane {
     fn take<'a>(&self, shared: &'a Shared<'_>) -> Result<Option<Work<'a>>> {
         let mut state = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let want = if shared.exclusive { 1 } else { shared.plan.write.run_bytes.unwrap_or(1) };
-        let (mut batches, mut weight) = (Vec::new(), 0);
+        let (mut batches, mut weight, mut held) = (Vec::new(), 0, 0);
         while weight < want && !state.ended {
             let next = state.reader.next().inspect_err(|_| state.ended = true);
             match next? {
@@ -322,7 +336,9 @@ impl Lane {
                     // Bounded jobs become durable as a whole: no need to keep every span.
                     ledger.settle_at_finish();
                     drop(ledger);
-                    weight += weigh(&batch.payload);
+                    let weighs = weigh(&batch.payload);
+                    weight += weighs;
+                    held += if is_token(&batch.payload) { weighs.min(PIECE_HELD) } else { weighs };
                     batches.push(batch);
                 }
                 Next::Idle => {
@@ -340,20 +356,22 @@ impl Lane {
         let seq = state.seq;
         state.seq += 1;
         shared.chain_seq.store(state.seq, Relaxed);
-        let reservation = shared.budget.reserve(weight as u64 * EXPANSION, || shared.stopping())?;
+        let reservation = shared.budget.reserve(held as u64 * EXPANSION, || shared.stopping())?;
         Ok(Some(Work { seq, batches, _reservation: reservation }))
     }
 }
 
 fn weigh(payload: &Payload) -> usize {
     match payload {
-        Payload::Raw(raw) => match raw.records {
-            // A piece token: a few bytes that stand for many rows.
-            Some(records) if records as usize > raw.bytes.len() => records as usize * PIECE_ROW_BYTES,
-            _ => raw.bytes.len().max(1),
-        },
+        Payload::Raw(raw) if is_token(payload) => raw.records.unwrap_or_default() as usize * PIECE_ROW_BYTES,
+        Payload::Raw(raw) => raw.bytes.len().max(1),
         Payload::Columns(columns) => columns.get_array_memory_size().max(1),
     }
+}
+
+/// A piece of a container: a few bytes that stand for many rows.
+fn is_token(payload: &Payload) -> bool {
+    matches!(payload, Payload::Raw(raw) if raw.records.is_some_and(|records| records as usize > raw.bytes.len()))
 }
 
 /// The chunk in hand, from rows to the sink.
@@ -468,7 +486,16 @@ impl<'a> Chunk<'a> {
 
     /// Whether a block that is full in mid-chunk can go out at once.
     fn may_write_now(&self) -> bool {
+        if let Some(place) = self.place_among_splits() {
+            return self.shared.merged.try_turn(place).is_some();
+        }
         self.shared.exclusive || self.unordered() || self.order.as_ref().is_some_and(|lane| lane.order.try_turn(self.seq).is_some())
+    }
+
+    /// Its split's number, where the sink wants the splits in their order although each worker reads its own.
+    fn place_among_splits(&self) -> Option<u64> {
+        let merging = self.shared.exclusive && self.shared.plan.write.in_split_order;
+        self.order.as_ref().filter(|_| merging).map(|lane| lane.place)
     }
 
     fn unordered(&self) -> bool {
@@ -524,20 +551,20 @@ impl<'a> Chunk<'a> {
 
     /// Writes what the encoder holds.
     fn flush(&mut self, rejects: &mut WorkerRejects<'_>) -> Result<()> {
-        let Some(block) = self.take_block()? else { return Ok(()) };
-        let mut block = block;
-        let sent = block.rows;
-        let refused = self.send(&mut block, false)?;
-        self.account(&block, sent - refused.len() as u64);
-        self.recycle(block);
-        let kept = std::mem::take(&mut self.kept);
-        for (row, error) in refused {
-            let (rows, row) = find_row(&kept, row).ok_or_else(|| Error::internal("the sink refused a row that it was not sent"))?;
-            let split = self.split();
-            if let Some(witness) = &mut self.witness {
-                witness.without(split, rows, row)?;
+        while let Some(mut block) = self.take_block()? {
+            let sent = block.rows;
+            let refused = self.send(&mut block, false)?;
+            self.account(&block, sent - refused.len() as u64);
+            self.recycle(block);
+            let kept = std::mem::take(&mut self.kept);
+            for (row, error) in refused {
+                let (rows, row) = find_row(&kept, row).ok_or_else(|| Error::internal("the sink refused a row that it was not sent"))?;
+                let split = self.split();
+                if let Some(witness) = &mut self.witness {
+                    witness.without(split, rows, row)?;
+                }
+                rejects.refused(rows, row, error)?;
             }
-            rejects.refused(rows, row, error)?;
         }
         Ok(())
     }
@@ -572,7 +599,10 @@ impl<'a> Chunk<'a> {
 
     /// Waits for the chunk's turn where there is an order, takes the block's place, and writes it.
     fn send(&mut self, block: &mut Block, last: bool) -> Result<Vec<(u64, Error)>> {
-        if !self.shared.exclusive && !self.unordered() {
+        if let Some(place) = self.place_among_splits() {
+            self.clock.now(Doing::Waiting);
+            self.shared.merged.wait(place, || self.shared.stopping())?;
+        } else if !self.shared.exclusive && !self.unordered() {
             self.clock.now(Doing::Waiting);
             let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
             lane.order.wait(self.seq, || self.shared.stopping())?;

@@ -48,6 +48,8 @@ pub struct Options {
     pub verify: Option<Verify>,
     /// Only what is new is read.
     pub cursor: Option<Cursor>,
+    /// The job is one of several: foreign keys of a new table wait for the others ([`haul_model::Finished::keys_later`]).
+    pub keys_later: bool,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             tracking: None,
             verify: None,
             cursor: None,
+            keys_later: false,
         }
     }
 }
@@ -128,7 +131,11 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         schema = transform.output(&schema)?;
         transforms.push(transform.describe());
     }
-    let mut incoming = Incoming { pass_through: pass_through.clone(), ..Incoming::new(job.source.name(), schema.clone()) };
+    let mut incoming = Incoming {
+        pass_through: pass_through.clone(),
+        keys_later: job.options.keys_later,
+        ..Incoming::new(job.source.name(), schema.clone())
+    };
     if job.sink.wants_definition() && keeps_names(&own, &schema) {
         incoming.definition = job.source.definition()?;
     }
@@ -138,7 +145,8 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         Some(_) => 1,
         None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
     };
-    let reading = Reading { pass_through: pass_through.clone(), form, degree };
+    let ordered = !write.own_connections && !write.in_split_order;
+    let reading = Reading { pass_through: pass_through.clone(), form, degree, ordered };
     let shape = resume::shape(&reading, &schema, &transforms, &write);
     let (mut read, went_on) = resume::read(job, &reading, left, &shape)?;
     if degree < job.options.degree && job.options.limit.is_none() {
@@ -204,6 +212,7 @@ fn finished(job: &Job, rows: u64) -> Result<Plan> {
         guarantee: Guarantee::AllOrNothing,
         own_connections: false,
         whole_splits: false,
+        in_split_order: false,
         max_writers: None,
         block_bytes: 0,
         run_bytes: None,
@@ -264,7 +273,7 @@ fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
     } else {
         cores.max(if read.network { lanes } else { 1 })
     };
-    if write.whole_splits || read.network && read.splits.len() > 1 {
+    if write.whole_splits || write.in_split_order && lanes > 1 || read.network && read.splits.len() > 1 {
         // A worker of its own for each split: only then can a split become durable, or be tried again, alone.
         workers = workers.min(lanes);
     }

@@ -200,6 +200,7 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
         exclusive: plan.lanes >= plan.workers,
         chain: Arc::default(),
         chain_seq: AtomicU64::new(0),
+        merged: Order::default(),
         keep_rows: job.options.on_error != OnError::Stop,
         durable,
         shares: &shares,

@@ -13,6 +13,7 @@ pub mod csv;
 pub mod jsonl;
 pub mod literal;
 pub mod parquet;
+pub mod predicate;
 mod simd;
 
 pub use simd::checked_string_views;
@@ -131,6 +132,14 @@ pub trait ContainerInput: Send + Sync {
     /// # Errors
     /// The format's own.
     fn decoder(&self) -> Result<Box<dyn Decoder>>;
+    /// Records of the file before a piece, where its decoder numbers them from the start of the file. Such a piece is a split of its own.
+    fn records_before(&self, _piece: u32) -> Option<u64> {
+        None
+    }
+    /// Pieces with rows that were left out because none of them can be wanted.
+    fn skipped(&self) -> u64 {
+        0
+    }
     /// Remarks for the plan.
     fn notes(&self) -> Vec<Note> {
         Vec::new()
@@ -167,6 +176,10 @@ pub trait Output: Send + Sync {
     fn assembler(&self, out: Box<dyn std::io::Write + Send>) -> Result<Option<Box<dyn Assembler>>>;
     /// For containers: input bytes per piece (see `WritePlan::run_bytes`).
     fn run_bytes(&self) -> Option<usize> {
+        None
+    }
+    /// For containers: most rows of one piece. An encoder that has taken so many has one that is finished.
+    fn piece_rows(&self) -> Option<usize> {
         None
     }
     /// Counts the records in encoded bytes, independently of the encoder, where that is cheap.

@@ -110,7 +110,8 @@ pub trait Encoder: Send {
     fn push(&mut self, rows: &Rows, rejects: &mut dyn Rejects) -> Result<()>;
     /// Bytes held by the block being built (an estimate for opaque ones): the lane decides when to take it.
     fn pending(&self) -> usize;
-    /// Ends the block being built and hands it over; `None` when it is empty.
+    /// Ends the block being built and hands it over; `None` when it is empty. An encoder that builds several blocks at a time hands over
+    /// those that are finished first: at the end it is called until there is none.
     ///
     /// # Errors
     /// The format's own (compression, Parquet).

@@ -1,6 +1,6 @@
 //! A connector: one folder, one line in the registry.
 
-use crate::{Catalog, Endpoint, Error, ErrorKind, Result, Setting, Settings, Sink, Source, StateStore};
+use crate::{Catalog, Endpoint, Error, ErrorKind, Result, Setting, Settings, Sink, Source, StateStore, TablePart};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,6 +134,21 @@ pub trait Connector: Send + Sync {
     /// Config.
     fn identity(&self, endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<String> {
         Ok(Endpoint { query: Vec::new(), suffixes: Vec::new(), ..endpoint.clone() }.redacted())
+    }
+    /// Adds foreign keys to a table that a finished load has made, and checks its rows against them. `refers_to` of each names a table there.
+    /// One that is there already is only checked. What was left out, in words.
+    ///
+    /// # Errors
+    /// Rows that break a key; connection, rights.
+    fn add_keys(
+        &self,
+        endpoint: &Endpoint,
+        _settings: &Settings,
+        _env: &Environment,
+        _table: &str,
+        _keys: &[TablePart],
+    ) -> Result<Vec<String>> {
+        Err(Error::new(ErrorKind::Unsupported, "there are no foreign keys here").object(endpoint.redacted()))
     }
     /// Removes what killed runs have left at this endpoint; what was removed, in words. What is gone already is no error.
     ///

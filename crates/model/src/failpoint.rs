@@ -14,7 +14,7 @@ struct Armed {
 
 static ARMED: OnceLock<Armed> = OnceLock::new();
 
-/// Every place, in the order in which a tracked load into PostgreSQL and then a file pass them. Tests walk this list.
+/// Every place, in the order in which a tracked load into PostgreSQL, then a file, then a set of files pass them. Tests walk this list.
 pub static NAMES: &[&str] = &[
     "state-before-save",
     "state-after-save",
@@ -33,6 +33,12 @@ pub static NAMES: &[&str] = &[
     "file-after-sync",
     "file-before-rename",
     "file-after-rename",
+    "set-before-commit",
+    "set-before-manifest",
+    "set-after-commit",
+    "set-between-names",
+    "set-before-last-manifest",
+    "set-after-last-manifest",
 ];
 
 /// Arms one place for the life of the process: `name`, or `name:3` for its third pass. Only the first call counts.

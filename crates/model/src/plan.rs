@@ -97,6 +97,9 @@ pub struct WritePlan {
     pub own_connections: bool,
     /// All rows of a split must go through one writer, in their order: as many workers as splits are open.
     pub whole_splits: bool,
+    /// The blocks of a split may be taken only when those of all splits before it have been: one file in the order of the source, however
+    /// many lanes read it.
+    pub in_split_order: bool,
     /// Writers that the sink can use at once (`None`: any number).
     pub max_writers: Option<usize>,
     /// A block should hold about this many bytes of output before it is taken (row groups: large).

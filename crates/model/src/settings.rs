@@ -128,6 +128,10 @@ impl Settings {
         self.0.retain(|(n, _)| *n != name);
         self.0.push((name, value.into()));
     }
+    /// Forgets a value.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(n, _)| *n != name);
+    }
     /// The value as it was given.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())

@@ -1,6 +1,8 @@
 //! Writing: what a sink accepts and how the engine drives it.
 
-use crate::{Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, TableDefinition, Watch, WritePlan};
+use crate::{
+    Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, TableDefinition, TablePart, Watch, WritePlan,
+};
 use arrow_schema::SchemaRef;
 
 /// What will be written.
@@ -14,12 +16,14 @@ pub struct Incoming {
     pub pass_through: Option<Encoding>,
     /// What else the source's table is made of, if the sink wanted to know and the source does.
     pub definition: Option<TableDefinition>,
+    /// Foreign keys are not made with the table: it is one of several, and they are handed back for when all are there.
+    pub keys_later: bool,
 }
 
 impl Incoming {
     /// Rows with these columns, through the sink's encoder.
     pub fn new(source: impl Into<String>, schema: SchemaRef) -> Self {
-        Self { source: source.into(), schema, pass_through: None, definition: None }
+        Self { source: source.into(), schema, pass_through: None, definition: None, keys_later: false }
     }
 }
 
@@ -199,8 +203,21 @@ pub struct Finished {
     pub bytes: u64,
     /// What became of the rows where a key decides it; their sum is `rows`.
     pub keyed: Option<Keyed>,
+    /// What is still to be made of a new table, if that was asked for.
+    pub keys_later: Option<KeysLater>,
     /// Remarks for the result.
     pub notes: Vec<String>,
+}
+
+/// Foreign keys of a new table that wait until the tables which they point to are there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeysLater {
+    /// The source's table, as other tables' keys name it.
+    pub source: String,
+    /// The new table, in the words of its engine.
+    pub target: String,
+    /// The keys; `refers_to` names a source's table.
+    pub keys: Vec<TablePart>,
 }
 
 /// What a mode with a key (upsert, insert-ignore, delete-insert) made of the rows. Counted by the other side.

@@ -24,6 +24,8 @@ pub struct Reading {
     pub form: Form,
     /// Readers wanted at once (0 = the source decides).
     pub degree: usize,
+    /// The sink keeps the rows in the order of the splits: they are best read one after another.
+    pub ordered: bool,
 }
 
 /// Ranges of a column of integers.

@@ -240,6 +240,7 @@ impl Sink for MemorySink {
             guarantee: Guarantee::AllOrNothing,
             own_connections: self.own_connections,
             whole_splits: false,
+            in_split_order: false,
             max_writers: None,
             block_bytes: self.block_bytes,
             run_bytes: None,

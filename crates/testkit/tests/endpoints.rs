@@ -93,7 +93,7 @@ fn encoded_chunks_pass_through() {
 #[test]
 fn faults_strike_where_they_are_planned() {
     let mut source = FaultySource::new(memory(), &[(At::Read(2), Fault::Fail(ErrorKind::Connect)), (At::FinishSource, Fault::Panic)]);
-    let plan = source.plan(&Reading { pass_through: None, form: Form::Typed, degree: 0 }).unwrap();
+    let plan = source.plan(&Reading { pass_through: None, form: Form::Typed, degree: 0, ordered: true }).unwrap();
     let mut reader = source.open(&plan.splits[0], &Position::start()).unwrap();
     reader.next().unwrap();
     let error = reader.next().unwrap_err();

@@ -107,6 +107,7 @@ fn note_text(note: &Note) -> String {
 /// Creates the file for rejected rows, unless that would destroy a file that the job itself uses.
 fn open_rejects(path: &str, plan: &Plan, settings: &Settings) -> Result<RejectLog> {
     let sources = plan.read.splits.iter().filter_map(|s| s.what.strip_prefix("file:"));
+    let sources = sources.map(|s| s.rsplit_once(" rows ").map_or(s, |(file, _)| file));
     for (used, what) in sources
         .map(|s| (s, "a file that is read"))
         .chain([(plan.sink.as_str(), "the target")])

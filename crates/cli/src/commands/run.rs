@@ -12,7 +12,7 @@ use crate::streams::{Board, End, Item, Items, Journal, expand, schedule, show_bo
 use crate::tracking::{self, Purpose};
 use clap::ArgMatches;
 use haul_engine::Progress;
-use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings};
+use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings, TablePart};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,12 +62,18 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
         end
     });
     drop(display);
-    let outcome = verdict(&items, &ends, env);
+    let (mut notes, mut outcome) = (items.notes.clone(), verdict(&items, &ends, env));
+    if outcome.is_ok() {
+        match run.keys(&items.items, &ends) {
+            Ok(more) => notes.extend(more),
+            Err(error) => outcome = Err(error.also("the rows are in; the same command with --resume does the keys again")),
+        }
+    }
     if outcome.is_ok() {
         let jobs: Result<Vec<String>> = items.items.iter().map(|item| Ok(run.identity(item)?.0)).collect();
         journal.close(&jobs?)?;
     }
-    report(&items, &ends, started.elapsed(), json)?;
+    report(&items.items, &ends, &notes, started.elapsed(), json)?;
     outcome
 }
 
@@ -80,11 +86,27 @@ impl Run<'_> {
         Ends::of(self.asked(item))?.identity(self.env)
     }
 
+    /// Foreign keys of new tables, now that all tables are there: those that refer to each other too.
+    fn keys(&self, items: &[Item], ends: &[End]) -> Result<Vec<String>> {
+        let all: Vec<_> = items.iter().zip(ends).filter_map(|(item, end)| Some((item, end.keys_later()?))).collect();
+        let mut notes = Vec::new();
+        for (item, later) in all.iter().filter(|(_, later)| !later.keys.is_empty()) {
+            // A key speaks of the source's tables, which may have other names here.
+            let here =
+                |name: &str| all.iter().find(|(_, other)| other.source == name).map_or(name.to_string(), |(_, other)| other.target.clone());
+            let keys = later.keys.iter().map(|key| TablePart { refers_to: key.refers_to.as_deref().map(here), ..key.clone() });
+            let keys: Vec<TablePart> = keys.collect();
+            let left_out = Ends::of(self.asked(item)).and_then(|ends| ends.add_keys(self.env, &later.target, &keys));
+            notes.extend(left_out.map_err(|e| e.context(format_args!("{}: foreign keys", item.name)))?);
+        }
+        Ok(notes)
+    }
+
     /// One stream.
     fn one(&self, number: usize, item: &Item, progress: &Arc<Progress>) -> Result<End> {
         let identity = self.identity(item)?;
         match self.journal.done(&identity.0) {
-            Some(rows) if self.resumes => return Ok(End::Before { rows }),
+            Some(end) if self.resumes => return Ok(end),
             _ => self.journal.begin(&identity.0)?,
         }
         // Streams of one run must not share the names of what they make.
@@ -94,16 +116,18 @@ impl Run<'_> {
             // That a stream had not begun is no news here.
             ready.notes.clear();
             if let Some(rows) = ready.ended_before(&env)? {
-                self.journal.finished(number, &identity, rows)?;
-                return Ok(End::Before { rows });
+                self.journal.finished(number, &identity, rows, None)?;
+                return Ok(End::Before { rows, keys_later: None });
             }
         }
+        ready.job.options.keys_later = true;
         if let Some(tracking) = &mut ready.job.options.tracking {
             // Between a stream's last commit and the note that it is done, the job may be killed.
             tracking.note_end = true;
         }
         let done = carry_out(ready, &env, progress, |_| None)?;
-        self.journal.finished(number, &identity, done.outcome.finished.rows)?;
+        let finished = &done.outcome.finished;
+        self.journal.finished(number, &identity, finished.rows, finished.keys_later.as_ref())?;
         Ok(End::Done(Box::new(done)))
     }
 }
@@ -125,6 +149,10 @@ fn dry_run(items: &Items, env: &Environment, json: bool) -> Result<()> {
     for (number, item) in items.items.iter().enumerate() {
         let env = Environment { run_id: format!("{}s{number}", env.run_id), ..env.clone() };
         let ready = Ends::of(asked(item, &items.catalogs, &Vec::new())).and_then(|ends| ends.connect(&env, Purpose::Plan));
+        let ready = ready.map(|mut ready| {
+            ready.job.options.keys_later = true;
+            ready
+        });
         if json {
             let planned = ready.and_then(|mut ready| plan::planned_json(&mut ready));
             failed += usize::from(planned.is_err());
@@ -167,16 +195,16 @@ fn verdict(items: &Items, ends: &[End], env: &Environment) -> Result<()> {
     }
 }
 
-fn report(items: &Items, ends: &[End], elapsed: Duration, json: bool) -> Result<()> {
+fn report(items: &[Item], ends: &[End], notes: &[String], elapsed: Duration, json: bool) -> Result<()> {
     let mut seen = HashSet::new();
     let notes_of = |done: &Done| done.outcome.finished.notes.clone();
-    for note in &items.notes {
+    for note in notes {
         eprintln!("note: {note}");
     }
     let mut table = Table::new(&["stream", "rows", "MB", "seconds", "rows/s", "guarantee", "verified", "result"]).right(&[1, 2, 3, 4]);
     let mut streams = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
-    for (item, end) in items.items.iter().zip(ends) {
+    for (item, end) in items.iter().zip(ends) {
         let none = || "-".to_string();
         let mut row = vec![item.name.clone(), none(), none(), none(), none(), none(), none()];
         let mut told = serde_json::json!({"stream": item.name});
@@ -202,7 +230,7 @@ fn report(items: &Items, ends: &[End], elapsed: Duration, json: bool) -> Result<
                 told["stream"] = serde_json::json!(item.name);
                 "ok".to_string()
             }
-            End::Before { rows } => {
+            End::Before { rows, .. } => {
                 row[1] = render::count(*rows);
                 told["status"] = serde_json::json!("done before");
                 told["rows_written"] = serde_json::json!(rows);
@@ -242,6 +270,6 @@ fn report(items: &Items, ends: &[End], elapsed: Duration, json: bool) -> Result<
     let status = if ends.iter().all(End::is_well) { "ok" } else { "failed" };
     render::print(&format!(
         "{}\n",
-        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": items.notes})
+        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": notes})
     ))
 }

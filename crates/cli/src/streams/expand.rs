@@ -122,10 +122,16 @@ fn of_stream(stream: &Stream, file: &JobFile, catalogs: &mut Catalogs, env: &Env
     let item = |name: String, endpoint: Endpoint, object: Option<&Object>| -> Result<Item> {
         let mut endpoint = endpoint;
         endpoint.suffixes.extend(stream.transforms.iter().cloned());
+        let mut target = to.target_of(object)?;
+        let makes_folders = to.connector()?.spec().sink.iter().any(|setting| setting.name == "mkdir");
+        if makes_folders && ["{schema}", "{table}"].iter().any(|word| stream.to.contains(word)) {
+            // A file that is named after its table may be the first of its schema.
+            target.query.insert(0, ("mkdir".into(), "true".into()));
+        }
         Ok(Item {
             name,
             from: endpoint,
-            to: to.target_of(object)?,
+            to: target,
             settings: stream.settings.clone(),
             defaults: stream.defaults.clone(),
             catalog,

@@ -2,7 +2,7 @@
 
 use super::Item;
 use crate::commands::copy::Done;
-use haul_model::{Error, ErrorKind};
+use haul_model::{Error, ErrorKind, KeysLater};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -14,6 +14,8 @@ pub enum End {
     Before {
         /// Rows, as they were counted then.
         rows: u64,
+        /// What is still to be made of its table.
+        keys_later: Option<KeysLater>,
     },
     /// It failed.
     Failed(Error),
@@ -22,6 +24,15 @@ pub enum End {
 }
 
 impl End {
+    /// What is still to be made of its table.
+    pub fn keys_later(&self) -> Option<&KeysLater> {
+        match self {
+            Self::Done(done) => done.outcome.finished.keys_later.as_ref(),
+            Self::Before { keys_later, .. } => keys_later.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether the target has what the stream should bring.
     pub fn is_well(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Before { .. })
@@ -130,7 +141,7 @@ mod tests {
     fn told(ends: &[End]) -> Vec<String> {
         let one = |end: &End| match end {
             End::Done(_) => "done".into(),
-            End::Before { rows } => format!("{rows}"),
+            End::Before { rows, .. } => format!("{rows}"),
             End::Failed(error) => error.to_string(),
             End::Skipped(why) => why.clone(),
         };
@@ -143,7 +154,7 @@ mod tests {
         let order = Mutex::new(Vec::new());
         let ends = schedule(&items, 1, false, &AtomicBool::new(false), &|_, item| {
             order.lock().unwrap().push(item.name.clone());
-            End::Before { rows: item.bytes }
+            End::Before { rows: item.bytes, keys_later: None }
         });
         assert_eq!(order.into_inner().unwrap(), ["large", "parent", "child", "small"]);
         assert_eq!(told(&ends), ["900", "1", "10", "500"]);
@@ -154,7 +165,7 @@ mod tests {
         let items = [item("a", 3, &[]), item("b", 2, &[0]), item("c", 1, &[])];
         let run = |_: usize, item: &Item| match item.name.as_str() {
             "a" => End::Failed(Error::new(ErrorKind::Data, "bad")),
-            _ => End::Before { rows: 0 },
+            _ => End::Before { rows: 0, keys_later: None },
         };
         let stop = AtomicBool::new(false);
         assert_eq!(told(&schedule(&items, 3, false, &stop, &run)), ["bad", "it refers to a, which is not there", "0"]);
@@ -169,7 +180,7 @@ mod tests {
             most.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
             std::thread::sleep(std::time::Duration::from_millis(2));
             now.fetch_sub(1, Relaxed);
-            End::Before { rows: 0 }
+            End::Before { rows: 0, keys_later: None }
         });
         assert!((1..=3).contains(&most.into_inner()));
     }

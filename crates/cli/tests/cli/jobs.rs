@@ -79,8 +79,10 @@ fn tables_become_files_and_files_tables() {
         "",
         "streams:\n  - {from: 'prod:*.*', include: [orders, Odd*], to: 'lake:{schema}/{table}.csv'}\n  - from: prod?query=SELECT id * 2 AS twice FROM customers WHERE id < 4\n    name: doubled\n    to: lake:doubled.jsonl\n",
     );
-    std::fs::create_dir_all(shop.site.dir.path("lake/public")).unwrap();
-    std::fs::create_dir_all(shop.site.dir.path("lake/sales")).unwrap();
+    std::fs::create_dir(shop.site.dir.path("lake")).unwrap();
+    // The folders of the schemas are made; a dry run makes none.
+    shop.run(&["--dry-run"]).ok();
+    assert!(!shop.site.dir.path("lake/public").exists());
     shop.run(&[]).ok();
     assert_eq!(shop.site.dir.text("lake/public/orders.csv").lines().count(), 9001);
     assert_eq!(shop.site.dir.text("lake/sales/Odd%2FName.csv"), "id,A b\n1,one\n2,\n");
@@ -132,6 +134,39 @@ fn what_refers_to_a_failed_stream_does_not_begin_and_fail_fast_ends_it_all() {
     shop.copy.sql("truncate audit_log");
     let ends = shop.streams(&["--fail-fast", "--max-parallel-tables", "1", "--select", "customers,orders"]);
     assert_eq!(ends, [of("customers", "failed"), of("orders", "skipped")]);
+}
+
+#[test]
+fn foreign_keys_come_when_all_tables_are_there_also_in_circles() {
+    let ddl = "create table a (id int primary key, b int); create table b (id int primary key, a int references a, up int references b);
+        alter table a add constraint a_b foreign key (b) references b deferrable initially deferred; create table c (a int constraint c_a references a not null)";
+    let site = Site::new(&format!(
+        "{ddl}; begin; insert into a select g, g from generate_series(1, 100) g; insert into b select g, g, 1 from generate_series(1, 100) g; commit; insert into c values (7)"
+    ));
+    let copy = Scratch::new();
+    copy.sql("create schema other");
+    let job = format!(
+        "defaults: {{create: true, with_keys: true, with_constraints: true}}\nconnections: {{one: '{}', two: '{}'}}\nstreams:\n  - {{from: 'one:public.*', to: 'two:other.{{table}}'}}\n",
+        site.db.url(),
+        copy.url()
+    );
+    site.dir.write("job.yaml", &job);
+    let plan = site.dir.haul(&["run", "job.yaml", "--dry-run"]).ok().out;
+    assert!(plan.contains("the foreign key a_b is made and checked when all tables of the job are there"), "{plan}");
+    site.dir.haul(&["run", "job.yaml"]).ok();
+    let keys = "select conname, pg_get_constraintdef(oid), convalidated from pg_constraint where contype = 'f' order by 1";
+    let expected = site.sql(keys).replace("REFERENCES ", "REFERENCES other.");
+    assert_eq!(copy.sql(keys), expected);
+    assert_eq!(expected.lines().count(), 4);
+    // Rows that break a key fail the job, by name; then nothing has to be loaded again.
+    copy.sql("drop schema other cascade; create schema other");
+    site.sql("alter table c drop constraint c_a; insert into c values (4711); alter table c add constraint c_a foreign key (a) references a not valid; update pg_constraint set convalidated = true where conname = 'c_a'");
+    let ran = site.dir.haul(&["run", "job.yaml"]).failed();
+    assert!(ran.err.contains("one:public.c: foreign keys") && ran.err.contains("4711"), "{}", ran.err);
+    copy.sql("delete from other.c where a = 4711");
+    let ran = site.dir.haul(&["run", "job.yaml", "--resume"]).ok();
+    assert_eq!(ran.err.matches("done before").count(), 3, "{}", ran.err);
+    assert_eq!(copy.sql("select count(*) from pg_constraint where contype = 'f' and convalidated"), "4");
 }
 
 #[test]
@@ -273,6 +308,7 @@ fn each_stream_is_verified_as_it_asks_for() {
         "defaults: {verify: checksum}\nstreams:\n  - {from: 'prod:customers', to: 'copy:{table}'}\n  - {from: 'prod:customers', name: counted, to: 'lake:c.parquet', verify: count}\n  \
          - {from: 'prod:customers', name: unproven, to: 'lake:c.csv', verify: off}\n  - {from: 'prod:orders', to: 'copy:{table}'}\n",
     );
+    std::fs::create_dir(shop.site.dir.path("lake")).unwrap();
     let ran = shop.run(&[]).failed();
     let line = |name: &str| ran.err.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{ran:?}"));
     let table = |name: &str| line(name).split_whitespace().rev().take(2).map(str::to_string).collect::<Vec<_>>();

@@ -125,6 +125,7 @@ impl Folder {
         let core = core.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         let core: String = core.trim().chars().take_while(char::is_ascii_digit).collect();
         command.args(["-c", &core, env!("CARGO_BIN_EXE_haul")]).args(arguments).current_dir(self.0.path());
+        command.env("XDG_STATE_HOME", self.1.path());
         self.ran(command.output().unwrap())
     }
     /// Runs a command line split at spaces.

@@ -27,12 +27,15 @@ pub struct ByteStream {
 }
 
 enum Inner {
+    /// A pipe or device.
     File(File),
+    /// A regular file, which others may be reading too.
+    At(Arc<File>, u64),
     Stream(Box<dyn Read + Send>),
 }
 
 /// Why a file could not be opened; for one that is not there, with the name in its folder that comes nearest.
-fn cannot_open(path: &Path, error: std::io::Error) -> Error {
+pub fn cannot_open(path: &Path, error: std::io::Error) -> Error {
     let missing = error.kind() == std::io::ErrorKind::NotFound;
     let error = Error::io(path.display().to_string(), "cannot open", error);
     if !missing {
@@ -52,18 +55,14 @@ fn cannot_open(path: &Path, error: std::io::Error) -> Error {
 }
 
 impl ByteStream {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// IO.
-    pub fn file(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(|e| cannot_open(path, e))?;
-        let meta = file.metadata().map_err(|e| Error::io(&name, "cannot look at", e))?;
-        if meta.is_dir() {
-            return Err(Error::new(ErrorKind::Config, "is a folder, not a file").object(name));
-        }
-        Ok(Self::new(Inner::File(file), meta.is_file()))
+    /// A pipe or device, opened.
+    pub fn special(file: File) -> Self {
+        Self::new(Inner::File(file), false)
+    }
+
+    /// A regular file from its start.
+    pub fn regular(file: Arc<File>) -> Self {
+        Self::new(Inner::At(file, 0), true)
     }
 
     /// A pipe.
@@ -177,6 +176,16 @@ impl ByteStream {
                     other => break other.map_err(std::io::Error::from),
                 }
             },
+            Inner::At(file, offset) => loop {
+                match rustix::io::pread(&**file, rustix::buffer::spare_capacity(buffer), *offset) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    Ok(got) => {
+                        *offset += got as u64;
+                        break Ok(got);
+                    }
+                    Err(error) => break Err(error.into()),
+                }
+            },
             Inner::Stream(stream) => read_stream(stream.as_mut(), buffer),
         };
         got.map_err(into_error)
@@ -253,6 +262,11 @@ impl Read for AsRead {
         }
         match &mut self.0.inner {
             Inner::File(file) => file.read(out),
+            Inner::At(file, offset) => {
+                let got = file.read_at(out, *offset)?;
+                *offset += got as u64;
+                Ok(got)
+            }
             Inner::Stream(stream) => stream.read(out),
         }
     }
@@ -260,25 +274,15 @@ impl Read for AsRead {
 
 /// A file for random access.
 pub struct FileAt {
-    file: File,
+    file: Arc<File>,
     length: u64,
     name: String,
 }
 
 impl FileAt {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// IO.
-    pub fn open(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(|e| cannot_open(path, e))?;
-        let meta = file.metadata().map_err(|e| Error::io(&name, "cannot look at", e))?;
-        if !meta.is_file() {
-            return Err(Error::new(ErrorKind::Config, "must be a regular file to be read as Parquet or Arrow (it is read from its end)")
-                .object(name));
-        }
-        Ok(Self { file, length: meta.len(), name })
+    /// An open file of `length` bytes.
+    pub fn new(file: Arc<File>, length: u64, name: &str) -> Self {
+        Self { file, length, name: name.to_string() }
     }
 }
 

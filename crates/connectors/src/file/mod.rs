@@ -2,12 +2,17 @@
 
 mod config;
 mod input;
+mod open;
 mod reader;
+mod set;
+mod shape;
 mod sink;
 mod source;
+mod stored;
 mod target;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 pub use reader::CHUNK;
 pub use sink::{Destination, FileSink};
@@ -17,7 +22,9 @@ use haul_model::{
     CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Error, ErrorKind, Example, Leftover, Result, Setting, Settings, Sink,
     Source,
 };
-use std::path::PathBuf;
+use set::SetSink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The reference.
 pub static SPEC: ConnectorSpec = ConnectorSpec {
@@ -32,6 +39,13 @@ pub static SPEC: ConnectorSpec = ConnectorSpec {
         Example { command: "haul copy orders.csv orders.parquet --infer", what: "CSV to Parquet, types from a sample" },
         Example { command: "haul copy 'logs/*.csv.gz' all.jsonl.zst", what: "many gzipped files into one zstd file" },
         Example { command: "haul copy - out.csv --format jsonl", what: "JSON Lines from a pipe" },
+        Example {
+            command: "haul copy 'lake/*.parquet' big.csv --where \"amount > 1000\" --columns id,amount",
+            what: "some rows and columns of a set",
+        },
+        Example { command: "haul copy 'old/*.parquet' new.parquet --schemas union --file-column", what: "files with different columns" },
+        Example { command: "haul copy orders.csv 'out/{table}_{part:03}.parquet' --file-rows 1000000", what: "a file cut into parts" },
+        Example { command: "haul copy orders.parquet out/ --format parquet --partition-by country,day", what: "folders by value" },
     ],
 };
 
@@ -48,11 +62,13 @@ impl Connector for FileConnector {
     }
 
     fn sink_settings(&self, endpoint: &Endpoint) -> Result<Vec<&'static [Setting]>> {
-        if !config::is_stdio(endpoint) {
-            target::not_a_folder(std::path::Path::new(&endpoint.path()?))?;
-        }
+        let path = if config::is_stdio(endpoint) { "-".to_string() } else { endpoint.path()? };
+        let format = match config::is_folder(&path) {
+            true => config::format_in_folder(&path, endpoint.get("format"))?,
+            false => config::format_of(endpoint, None)?,
+        };
         // A container's own settings win: its `compression=` is of another kind.
-        Ok(vec![config::format_of(endpoint, None)?.write, config::SINK])
+        Ok(vec![format.write, config::SINK])
     }
 
     fn source(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Source>> {
@@ -60,16 +76,22 @@ impl Connector for FileConnector {
             return Ok(Box::new(FileSource::pipe(Box::new(input::StandardInput::new(env.stop.clone())), settings)?));
         }
         let path = endpoint.path()?;
-        Ok(Box::new(FileSource::files(config::expand(&path)?, &path, settings)?))
+        Ok(Box::new(FileSource::files(&stored::open_local(&path)?, &path, settings)?))
     }
 
     fn sink(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Box<dyn Sink>> {
-        let destination = if config::is_stdio(endpoint) {
-            Destination::Pipe(Box::new(std::io::stdout()))
-        } else {
-            Destination::Path(PathBuf::from(endpoint.path()?))
+        if config::is_stdio(endpoint) {
+            config::no_set(settings, "-")?;
+            return Ok(Box::new(FileSink::new(Destination::Pipe(Box::new(std::io::stdout())), settings, &env.run_id)?));
+        }
+        let path = endpoint.path()?;
+        let Some(template) = config::set_template(&path, settings)? else {
+            config::no_set(settings, &path)?;
+            return Ok(Box::new(FileSink::new(Destination::Path(PathBuf::from(path)), settings, &env.run_id)?));
         };
-        Ok(Box::new(FileSink::new(destination, settings, &env.run_id)?))
+        let (run, fsync) = (env.run_id.clone(), settings.flag("fsync", true));
+        let make = move |root: &str| -> Result<Arc<dyn set::Place>> { Ok(Arc::new(set::Folder::new(root, &run, fsync))) };
+        Ok(Box::new(SetSink::new(&template, settings, &env.run_id, Box::new(make))?))
     }
 
     fn object(&self, connection: &Endpoint, name: &str) -> Result<Endpoint> {
@@ -98,9 +120,12 @@ impl Connector for FileConnector {
         let mut removed = Vec::new();
         for left in left {
             if let Some(temp) = left.what.strip_prefix("file ")
-                && target::remove_left(std::path::Path::new(temp), &left.run)?
+                && target::remove_left(Path::new(temp), &left.run)?
             {
                 removed.push(left.what.clone());
+            }
+            if let Some(root) = left.what.strip_prefix("set ") {
+                removed.extend(clean_set(root, &left.run)?);
             }
         }
         Ok(removed)
@@ -113,11 +138,11 @@ impl Connector for FileConnector {
         }
         let path = endpoint.path()?;
         let mut lines = Vec::new();
-        match config::expand(&path) {
-            Ok(files) if files.iter().all(|f| f.exists()) => {
-                let bytes: u64 = files.iter().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum();
+        match stored::open_local(&path) {
+            Ok(files) => {
+                let bytes: u64 = files.iter().filter_map(|f| f.bytes()).sum();
                 lines.push(line("exists", Some(true), format!("{} file(s), {bytes} bytes", files.len())));
-                match FileSource::files(files, &path, settings) {
+                match FileSource::files(&files, &path, settings) {
                     Ok(source) => {
                         let columns = source.schema(haul_model::Form::Typed)?.fields().len();
                         lines.push(line("read", Some(true), format!("{columns} columns")));
@@ -125,10 +150,13 @@ impl Connector for FileConnector {
                     Err(error) => lines.push(line("read", Some(false), error.to_string())),
                 }
             }
-            Ok(_) => lines.push(line("exists", Some(false), "no such file".into())),
+            Err(error) if error.kind() == ErrorKind::NotFound && !config::is_pattern(&path) => {
+                lines.push(line("exists", Some(false), "no such file".into()));
+            }
             Err(error) => lines.push(line("exists", Some(false), error.to_string())),
         }
-        match target::check(std::path::Path::new(&path), false) {
+        let written = if config::is_folder(&path) { path.trim_end_matches('/').to_string() + "/." } else { path };
+        match target::check(Path::new(&written), false) {
             Ok(()) => lines.push(line("write", Some(true), "the folder can be written".into())),
             Err(error) => lines.push(line("write", Some(false), error.to_string())),
         }
@@ -137,4 +165,15 @@ impl Connector for FileConnector {
         }
         Ok(lines)
     }
+}
+
+/// What a killed run has left of a set: past its commit point the set is finished, before it its files go.
+fn clean_set(root: &str, run: &str) -> Result<Vec<String>> {
+    let place = set::Folder::new(root, run, true);
+    if let Some(manifest) = set::Place::manifest(&place)?.filter(|m| m.replacing && m.run == run) {
+        set::finish(&place, manifest)?;
+        return Ok(vec![format!("the last step of the set in {root}: it is whole now")]);
+    }
+    let count = set::remove_temporaries(Path::new(root), run)?;
+    Ok(if count == 0 { Vec::new() } else { vec![format!("{count} file(s) of a set in {root}")] })
 }

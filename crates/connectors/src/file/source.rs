@@ -1,89 +1,90 @@
-//! Files as a source: one split per file, its schema known from the first bytes.
+//! Files as a source, their schema known from the first bytes: splits are files, of Parquet its row groups.
 
 use super::config;
-use super::input::{ByteStream, FileAt};
+use super::input::ByteStream;
+use super::open::{Body, FileInput, Records, inflate, open_file, records, without_rows};
 use super::reader::{PieceReader, RecordReader};
+use super::shape::{self, FILE_COLUMN, Part, Shape, Wanted, hive_columns};
+use super::stored::Stored;
 use arrow_schema::SchemaRef;
 use haul_formats::compression::Compression;
-use haul_formats::csv::{CsvInput, TextEncoding, Transcoder, detect_encoding};
-use haul_formats::jsonl::JsonlInput;
-use haul_formats::{ContainerInput, FormatSpec, RecordInput};
+use haul_formats::csv::Transcoder;
+use haul_formats::{ContainerInput, FormatSpec};
 use haul_model::{
     Decoder, Emit, Encoding, Error, ErrorKind, Estimate, Form, Note, Position, Raw, ReadPlan, Reader, Reading, Rejects, Result, Settings,
     Source, Split,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io::Read;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Bytes looked at to find header, dialect and types.
-const SAMPLE: usize = 1 << 20;
+use std::sync::{Arc, PoisonError};
 
 /// One or several files of one format, or a pipe.
 pub struct FileSource {
     files: Vec<FileInput>,
+    /// How each file's batches become those of all; `None` where they are already.
+    shapes: Vec<Option<Arc<Shape>>>,
+    schema: SchemaRef,
     name: String,
     max_row: u64,
     notes: Vec<Note>,
-}
-
-/// One input with its format set up.
-struct FileInput {
-    label: Arc<str>,
-    path: Option<PathBuf>,
-    bytes: Option<u64>,
-    compression: Compression,
-    body: Body,
-}
-
-#[derive(Clone)]
-enum Body {
-    Records(Arc<Records>),
-    Container(Arc<dyn ContainerInput>),
-}
-
-struct Records {
-    input: Arc<dyn RecordInput>,
-    encoding: Option<TextEncoding>,
-    bom: usize,
-    /// A pipe can be opened once: it waits here, sample put back.
-    pipe: Mutex<Option<ByteStream>>,
+    /// Splits by number: a file, and the piece of it where that is a split of its own.
+    splits: Vec<(usize, Option<u32>)>,
 }
 
 impl FileSource {
-    /// Opens files (all of the format of the first) and looks at their beginnings.
+    /// Sets up files, all of one format, by their beginnings.
     ///
     /// # Errors
     /// IO, an unreadable beginning, or files whose columns differ.
-    pub fn files(paths: Vec<PathBuf>, given: &str, settings: &Settings) -> Result<Self> {
-        let choose = |path: &PathBuf| config::choose(&path.to_string_lossy(), settings.text("format"));
-        let first = paths.first().ok_or_else(|| Error::new(ErrorKind::NotFound, "no input file").object(given))?;
-        let format = choose(first)?;
-        let mut source = Self { files: Vec::new(), name: given.to_string(), max_row: config::max_row_bytes(settings), notes: Vec::new() };
-        for path in &paths {
-            let this = choose(path)?;
-            if this.name != format.name {
-                return Err(Error::new(ErrorKind::Config, format!("is {}, but {} is {}", this.name, first.display(), format.name))
-                    .object(path.display().to_string())
-                    .hint("copy one format at a time, or name it with ?format="));
-            }
-            let columns = source.files.first().map(|f| f.body.schema());
-            match open_file(path, format, settings, columns.as_ref())? {
-                Some(input) => source.files.push(input),
-                None => source.notes.push(Note::new(format!("{} is empty: 0 rows", path.display()))),
+    pub fn files(stored: &[Arc<dyn Stored>], given: &str, settings: &Settings) -> Result<Self> {
+        let format = common_format(stored, given, settings)?;
+        let (wanted, settings) = wanted(settings, format);
+        let (mut files, mut notes) = (Vec::<FileInput>::new(), Vec::new());
+        for file in stored {
+            let before = files.first().map(|f| f.body.schema()).filter(|_| !wanted.union);
+            match open_file(file, format, &settings, before.as_ref(), &wanted)? {
+                Some(input) => files.push(input),
+                None => notes.push(Note::new(format!("{} is empty: 0 rows", file.label()))),
             }
         }
-        if source.files.is_empty() {
-            let label: Arc<str> = first.display().to_string().into();
-            let body = without_rows(format, settings, &label)?.ok_or_else(|| {
+        if files.is_empty() {
+            let label: Arc<str> = stored.first().map_or(given, |file| file.label()).into();
+            let body = without_rows(format, &settings, &label)?.ok_or_else(|| {
                 Error::new(ErrorKind::Data, "the file is empty, so its columns are unknown")
                     .object(given)
                     .hint("an empty CSV still has its header line; --header id,name gives the names of a file without one")
             })?;
-            source.files.push(FileInput { label, path: None, bytes: Some(0), compression: Compression::None, body });
+            files.push(FileInput { label, stored: None, bytes: Some(0), compression: Compression::None, body });
         }
-        Ok(source)
+        let hive = settings.flag("hive", false);
+        Self::united(files, given, &settings, (wanted, hive, format), notes)
+    }
+
+    /// Makes the files alike.
+    fn united(
+        mut files: Vec<FileInput>,
+        given: &str,
+        settings: &Settings,
+        how: (Wanted, bool, &FormatSpec),
+        notes: Vec<Note>,
+    ) -> Result<Self> {
+        let (wanted, hive, format) = how;
+        let part = |file: &FileInput| Part {
+            label: file.label.clone(),
+            schema: file.body.schema(),
+            places: if hive { hive_columns(&file.label) } else { Vec::new() },
+        };
+        let parts: Vec<Part> = files.iter().map(part).collect();
+        let (schema, mut shapes) = shape::unite(&parts, &wanted)?;
+        if wanted.union && format.name == "jsonl" {
+            // A key that a file's beginning does not have may still come later in it.
+            retype(&mut files, &parts, format, settings)?;
+            let parts: Vec<Part> = files.iter().map(part).collect();
+            shapes = shape::unite(&parts, &wanted)?.1;
+        }
+        let shapes = shapes.into_iter().map(|shape| shape.map(Arc::new)).collect();
+        let max_row = config::max_row_bytes(settings);
+        Ok(Self { files, shapes, schema, name: given.to_string(), max_row, notes, splits: Vec::new() })
     }
 
     /// Reads a pipe.
@@ -115,166 +116,145 @@ impl FileSource {
         if let Body::Records(records) = &body {
             *records.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
         }
-        let input = FileInput { label: "-".into(), path: None, bytes: None, compression, body };
-        Ok(Self { files: vec![input], name: "standard input".into(), max_row: config::max_row_bytes(settings), notes: Vec::new() })
+        let schema = body.schema();
+        let input = FileInput { label: "-".into(), stored: None, bytes: None, compression, body };
+        let max_row = config::max_row_bytes(settings);
+        let name = "standard input".into();
+        Ok(Self { files: vec![input], shapes: vec![None], schema, name, max_row, notes: Vec::new(), splits: Vec::new() })
     }
-}
 
-impl Body {
-    fn schema(&self) -> SchemaRef {
-        match self {
-            Self::Records(records) => records.input.schema(),
-            Self::Container(container) => container.schema(),
-        }
-    }
-}
-
-fn open_file(path: &PathBuf, format: &FormatSpec, settings: &Settings, columns: Option<&SchemaRef>) -> Result<Option<FileInput>> {
-    let label: Arc<str> = path.display().to_string().into();
-    if format.container {
-        let file = FileAt::open(path)?;
-        let bytes = haul_formats::ReadAt::len(&file);
-        let container: Arc<dyn ContainerInput> = match format.name {
-            "parquet" => Arc::new(haul_formats::parquet::ParquetInput::open(Arc::new(file), settings, &label)?),
-            _ => Arc::new(haul_formats::arrow_ipc::ArrowInput::open(Arc::new(file), settings, &label)?),
+    fn open_records(&self, file: &FileInput, records: &Records, split: u32) -> Result<Box<dyn Reader>> {
+        let waiting = records.pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut stream = match (waiting, &file.stored) {
+            (Some(stream), _) => stream,
+            (None, Some(stored)) if file.compression == Compression::None => stored.stream()?,
+            (None, Some(stored)) => stored.stream()?.decompress(file.compression, &file.label)?,
+            (None, None) => return Err(Error::internal("a pipe can be read only once")),
         };
-        if let Some(columns) = columns {
-            same_columns(columns, &container.schema(), &label)?;
+        if let Some(encoding) = records.encoding {
+            stream.skip(records.bom)?;
+            stream = stream.transcode(Transcoder::new(encoding));
         }
-        return Ok(Some(FileInput {
-            label,
-            path: Some(path.clone()),
-            bytes: Some(bytes),
-            compression: Compression::None,
-            body: Body::Container(container),
-        }));
+        let prolog = records.input.prolog();
+        stream.skip(prolog.bytes)?;
+        let start = (prolog.bytes as u64, 1 + prolog.lines);
+        Ok(Box::new(RecordReader::new(stream, records.input.framer(), file.label.clone(), split, start, self.max_row)))
     }
-    let stream = ByteStream::file(path)?;
-    let bytes = std::fs::metadata(path).ok().filter(|m| m.is_file()).map(|m| m.len());
-    let (mut stream, compression) = inflate(stream, &label, settings).map_err(|e| e.object(label.as_ref()))?;
-    let found = records(&label, &mut stream, format, settings, columns).map_err(|e| e.object(label.as_ref()))?;
-    let Some((body, sample)) = found else { return Ok(None) };
-    // A FIFO or device can be read only once.
-    if bytes.is_none()
-        && let Body::Records(records) = &body
-    {
-        stream.push_back(sample);
-        *records.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
-    }
-    Ok(Some(FileInput { label, path: Some(path.clone()), bytes: bytes.filter(|_| compression == Compression::None), compression, body }))
-}
 
-/// Starts inflating where the setting, the name or the first bytes say so.
-fn inflate(mut stream: ByteStream, label: &str, settings: &Settings) -> Result<(ByteStream, Compression)> {
-    let mut magic = Vec::with_capacity(64);
-    while magic.len() < 8 && stream.read_into(&mut magic)? > 0 {}
-    let compression = Compression::for_reading(settings, label, &magic);
-    stream.push_back(magic);
-    Ok((if compression == Compression::None { stream } else { stream.decompress(compression, label)? }, compression))
-}
-
-/// Sets the format up from a sample; `None` for an input without a single byte. Gives the raw sample back.
-fn records(
-    label: &str,
-    stream: &mut ByteStream,
-    format: &FormatSpec,
-    settings: &Settings,
-    columns: Option<&SchemaRef>,
-) -> Result<Option<(Body, Vec<u8>)>> {
-    let mut raw = Vec::with_capacity(SAMPLE);
-    let mut complete = false;
-    while raw.len() < SAMPLE {
-        if stream.read_into(&mut raw)? == 0 {
-            complete = true;
-            break;
-        }
-        if !stream.fills_whole_chunks() && raw.contains(&b'\n') && raw.len() > 64 << 10 {
-            break;
-        }
-    }
-    let is_csv = matches!(format.name, "csv" | "tsv");
-    let blank = raw.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&raw).iter().all(|b| b"\r\n".contains(b));
-    if raw.is_empty() && !is_csv || blank && complete && columns.is_some() {
-        return Ok(None);
-    }
-    let (encoding, bom) = if is_csv { foreign_encoding(&raw, settings)? } else { (None, 0) };
-    let mut decoded = Vec::new();
-    let sample: &[u8] = match encoding {
-        None => &raw,
-        Some(encoding) => {
-            Transcoder::new(encoding).push(&raw[bom..], complete, &mut decoded)?;
-            &decoded
-        }
-    };
-    let input: Arc<dyn RecordInput> = if is_csv {
-        let mut settings = config::dialect(format, settings);
-        let input = CsvInput::detect(&settings, sample, complete, label);
-        match columns {
-            None => Arc::new(input?),
-            Some(columns) => {
-                // Later files give the first file's columns, by name; a column that only they have is not dropped in silence.
-                if !settings.has("columns") {
-                    same_names(columns, &input?.schema(), label)?;
+    /// Cuts the files; the name of a split says which file it is of.
+    fn cut(&mut self) -> Vec<Split> {
+        let mut splits = Vec::new();
+        self.splits.clear();
+        for (index, file) in self.files.iter().enumerate() {
+            let mut add = |piece: Option<u32>, what: String, rows, bytes| {
+                splits.push(Split { id: self.splits.len() as u32, what, rows, bytes });
+                self.splits.push((index, piece));
+            };
+            let container = match &file.body {
+                Body::Container(container) if is_cut(container.as_ref()) => container,
+                _ => {
+                    add(None, format!("file:{}", file.label), None, file.bytes);
+                    continue;
                 }
-                settings.set("columns", quoted_list(columns));
-                Arc::new(CsvInput::detect(&settings, sample, complete, label)?)
+            };
+            let pieces = container.pieces();
+            let share = |rows: u64| file.bytes.map(|bytes| bytes * rows / pieces.iter().sum::<u64>().max(1));
+            for (piece, rows) in (0u32..).zip(&pieces) {
+                let from = container.records_before(piece).unwrap_or_default() + 1;
+                let what = match pieces.len() as u64 + container.skipped() {
+                    1 => format!("file:{}", file.label),
+                    _ => format!("file:{} rows {from}-{}", file.label, from + rows - 1),
+                };
+                add(Some(piece), what, Some(*rows), share(*rows));
             }
         }
-    } else {
-        let input = JsonlInput::detect(settings, sample, complete, label)?;
-        match columns {
-            Some(columns) => Arc::new(input.with_schema(columns)?),
-            None => Arc::new(input),
+        if splits.is_empty() {
+            // Nothing to read is still read.
+            self.splits.push((0, None));
+            splits.push(Split { id: 0, what: format!("file:{}", self.files[0].label), rows: Some(0), bytes: Some(0) });
         }
-    };
-    if is_csv && input.schema().fields().is_empty() {
-        return Ok(None);
+        splits
     }
-    if let Some(columns) = columns {
-        same_columns(columns, &input.schema(), label)?;
+
+    /// How it is read, in words.
+    fn method(&self, pieces: usize, apart: bool) -> String {
+        let files = match self.files.len() {
+            1 => "one file".to_string(),
+            n => format!("{n} files"),
+        };
+        let skipped: u64 = self.files.iter().filter_map(|f| if let Body::Container(c) = &f.body { Some(c.skipped()) } else { None }).sum();
+        let in_groups = self.files.iter().all(|f| matches!(&f.body, Body::Container(c) if is_cut(c.as_ref())));
+        let mut text = match (in_groups, self.files.len(), apart) {
+            (true, _, true) => format!("{files}, {pieces} row group(s), each in a lane of its own"),
+            (true, 1, false) => format!("{files}, {pieces} row group(s), decoded on every core"),
+            (true, _, false) => format!("{files}, {pieces} row group(s), one file after another, decoded on every core"),
+            (false, 1, _) => format!("{files}, framed once, decoded on every core"),
+            (false, _, true) => format!("{files}, each in a lane of its own"),
+            (false, _, false) => format!("{files}, one after another, decoded on every core"),
+        };
+        if skipped > 0 {
+            text.push_str(&format!("; {skipped} of {} row groups are ruled out by their statistics", skipped + pieces as u64));
+        }
+        text
     }
-    Ok(Some((Body::Records(Arc::new(Records { input, encoding, bom, pipe: Mutex::new(None) })), raw)))
 }
 
-/// An input without a byte: no rows, where the format has no header that would be missing.
-fn without_rows(format: &FormatSpec, settings: &Settings, label: &str) -> Result<Option<Body>> {
-    let input: Arc<dyn RecordInput> = match format.name {
-        "jsonl" => Arc::new(JsonlInput::detect(settings, b"", true, label)?),
-        _ => return Ok(None),
-    };
-    let nothing = ByteStream::pipe(Box::new(std::io::empty()));
-    Ok(Some(Body::Records(Arc::new(Records { input, encoding: None, bom: 0, pipe: Mutex::new(Some(nothing)) }))))
+/// Whether each piece is a split of its own.
+fn is_cut(container: &dyn ContainerInput) -> bool {
+    container.records_before(0).is_some() || container.pieces().is_empty()
 }
 
-/// The encoding to turn into UTF-8, and the length of its BOM; `None` for UTF-8, whose BOM the format itself skips.
-fn foreign_encoding(raw: &[u8], settings: &Settings) -> Result<(Option<TextEncoding>, usize)> {
-    Ok(match detect_encoding(raw, settings.text("encoding"))? {
-        (TextEncoding::Utf8, _) => (None, 0),
-        (encoding, bom) => (Some(encoding), bom),
-    })
+/// The format that all files have.
+fn common_format(stored: &[Arc<dyn Stored>], given: &str, settings: &Settings) -> Result<&'static FormatSpec> {
+    let choose = |file: &Arc<dyn Stored>| config::choose(file.label(), settings.text("format"));
+    let first = stored.first().ok_or_else(|| Error::new(ErrorKind::NotFound, "no input file").object(given))?;
+    let format = choose(first)?;
+    for file in stored {
+        let this = choose(file)?;
+        if this.name != format.name {
+            return Err(Error::new(ErrorKind::Config, format!("is {}, but {} is {}", this.name, first.label(), format.name))
+                .object(file.label())
+                .hint("copy one format at a time, or name it with ?format="));
+        }
+    }
+    Ok(format)
 }
 
-fn quoted_list(schema: &SchemaRef) -> String {
-    schema.fields().iter().map(|f| format!("\"{}\"", f.name().replace('"', "\"\""))).collect::<Vec<_>>().join(",")
+/// How the files are made alike, and the settings for the formats: they know nothing of columns that come from where a file lies.
+fn wanted(settings: &Settings, format: &FormatSpec) -> (Wanted, Settings) {
+    let union = settings.choice("schemas").as_deref() == Some("union");
+    let mut columns = settings.list("columns");
+    let named = columns.as_ref().is_some_and(|names| names.iter().any(|name| name == FILE_COLUMN));
+    let file_column = named || settings.flag("file_column", false);
+    let mut settings = settings.clone();
+    let outside = file_column || settings.flag("hive", false);
+    if let Some(names) = columns.as_mut().filter(|_| outside) {
+        if file_column && !named {
+            names.push(FILE_COLUMN.to_string());
+        }
+    } else if !union {
+        // The formats do it, and the files are alike then.
+        columns = None;
+    }
+    if columns.is_some() && !format.container {
+        // Which of them a file itself has is known only when it is open.
+        settings.remove("columns");
+    }
+    (Wanted { union, columns, file_column }, settings)
 }
 
-/// Files that are read by name must have the same names, in any order.
-fn same_names(first: &SchemaRef, here: &SchemaRef, label: &str) -> Result<()> {
-    let names = |s: &SchemaRef| s.fields().iter().map(|f| f.name().clone()).collect::<BTreeSet<_>>();
-    if names(first) == names(here) { Ok(()) } else { Err(other_columns(first, here, label)) }
-}
-
-/// Files that are read by position must have the same columns.
-fn same_columns(first: &SchemaRef, here: &SchemaRef, label: &str) -> Result<()> {
-    let names = |s: &SchemaRef| s.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect::<Vec<_>>();
-    if names(first) == names(here) { Ok(()) } else { Err(other_columns(first, here, label)) }
-}
-
-fn other_columns(first: &SchemaRef, here: &SchemaRef, label: &str) -> Error {
-    let list = |s: &SchemaRef| s.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
-    Error::new(ErrorKind::Schema, format!("its columns ({}) differ from the first file's ({})", list(here), list(first)))
-        .object(label)
-        .hint("copy files with other columns in a run of their own, or name the common ones with --columns")
+/// Sets files of JSON Lines up again with the columns of all.
+fn retype(files: &mut [FileInput], parts: &[Part], format: &FormatSpec, settings: &Settings) -> Result<()> {
+    let all = Wanted { union: true, ..Wanted::default() };
+    let plain: Vec<Part> = parts.iter().map(|p| Part { label: p.label.clone(), schema: p.schema.clone(), places: Vec::new() }).collect();
+    let (schema, _) = shape::unite(&plain, &all)?;
+    for file in files {
+        let Some(stored) = file.stored.clone().filter(|stored| stored.bytes().is_some()) else { continue };
+        if let Some(again) = open_file(&stored, format, settings, Some(&schema), &all)? {
+            *file = again;
+        }
+    }
+    Ok(())
 }
 
 impl Source for FileSource {
@@ -292,7 +272,7 @@ impl Source for FileSource {
 
     fn encodings(&self) -> Vec<Encoding> {
         // The last record of a file may lack its line feed; behind it another file's bytes cannot follow as they are.
-        if self.files.len() > 1 {
+        if self.files.len() > 1 || self.shapes.iter().any(Option::is_some) {
             return Vec::new();
         }
         let encoding = |file: &FileInput| match &file.body {
@@ -303,7 +283,7 @@ impl Source for FileSource {
     }
 
     fn schema(&self, _form: Form) -> Result<SchemaRef> {
-        Ok(self.files[0].body.schema())
+        Ok(self.schema.clone())
     }
 
     fn notes(&self, _form: Form) -> Vec<Note> {
@@ -319,53 +299,38 @@ impl Source for FileSource {
         notes
     }
 
-    fn plan(&mut self, _reading: &Reading) -> Result<ReadPlan> {
-        let splits: Vec<Split> = (0u32..)
-            .zip(&self.files)
-            .map(|(id, file)| Split { id, what: format!("file:{}", file.label), rows: None, bytes: file.bytes })
-            .collect();
-        let method = match splits.len() {
-            1 => "one file, framed once, decoded on every core".to_string(),
-            n => format!("{n} files, one after another, decoded on every core"),
-        };
-        // One file at a time: the order of the files is the order of the rows, and every core works on each.
-        Ok(ReadPlan { splits, method, lanes: 1, network: false, notes: Vec::new() })
+    fn plan(&mut self, reading: &Reading) -> Result<ReadPlan> {
+        let splits = self.cut();
+        // Where the order counts, it is one file at a time, and every core works on each. Else a lane of its own pays for what one core must
+        // do alone: row groups, and files that have to be inflated.
+        let alone = |f: &FileInput| matches!(&f.body, Body::Container(c) if is_cut(c.as_ref())) || f.compression != Compression::None;
+        let apart = !reading.ordered && splits.len() > 1 && self.files.iter().all(alone);
+        let pieces: usize = self.files.iter().map(|f| if let Body::Container(c) = &f.body { c.pieces().len() } else { 1 }).sum();
+        let method = self.method(pieces, apart);
+        Ok(ReadPlan { splits, method, lanes: usize::from(!apart), network: false, notes: Vec::new() })
+    }
+
+    fn reopens(&self) -> bool {
+        self.files.iter().all(|file| file.stored.as_ref().is_some_and(|stored| stored.bytes().is_some()))
     }
 
     fn open(&self, split: &Split, _from: &Position) -> Result<Box<dyn Reader>> {
-        let file = self.files.get(split.id as usize).ok_or_else(|| Error::internal("a split that was not planned"))?;
+        let planned = self.splits.get(split.id as usize).and_then(|(file, piece)| Some((self.files.get(*file)?, *piece)));
+        let (file, piece) = planned.ok_or_else(|| Error::internal("a split that was not planned"))?;
         match &file.body {
             Body::Container(container) => {
-                Ok(Box::new(PieceReader::new((0u32..).zip(container.pieces()).collect(), file.label.clone(), split.id)))
+                let pieces = (0u32..).zip(container.pieces()).filter(|(number, _)| piece.is_none_or(|piece| piece == *number)).collect();
+                Ok(Box::new(PieceReader::new(pieces, file.label.clone(), split.id)))
             }
             Body::Records(records) => self.open_records(file, records, split.id),
         }
     }
 
     fn decoder(&self, _form: Form) -> Result<Box<dyn Decoder>> {
-        let bodies: HashMap<Arc<str>, Body> = self.files.iter().map(|f| (f.label.clone(), f.body.clone())).collect();
-        let first = make_decoder(&self.files[0].body)?;
-        Ok(Box::new(FileDecoder { bodies, current: self.files[0].label.clone(), decoder: first }))
-    }
-}
-
-impl FileSource {
-    fn open_records(&self, file: &FileInput, records: &Records, split: u32) -> Result<Box<dyn Reader>> {
-        let waiting = records.pipe.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut stream = match (waiting, &file.path) {
-            (Some(stream), _) => stream,
-            (None, Some(path)) if file.compression == Compression::None => ByteStream::file(path)?,
-            (None, Some(path)) => ByteStream::file(path)?.decompress(file.compression, &file.label)?,
-            (None, None) => return Err(Error::internal("a pipe can be read only once")),
-        };
-        if let Some(encoding) = records.encoding {
-            stream.skip(records.bom)?;
-            stream = stream.transcode(Transcoder::new(encoding));
-        }
-        let prolog = records.input.prolog();
-        stream.skip(prolog.bytes)?;
-        let start = (prolog.bytes as u64, 1 + prolog.lines);
-        Ok(Box::new(RecordReader::new(stream, records.input.framer(), file.label.clone(), split, start, self.max_row)))
+        let bodies = self.files.iter().zip(&self.shapes).map(|(f, s)| (f.label.clone(), (f.body.clone(), s.clone())));
+        let decoder = make_decoder(&self.files[0].body)?;
+        let (current, shape) = (self.files[0].label.clone(), self.shapes[0].clone());
+        Ok(Box::new(FileDecoder { bodies: bodies.collect(), current, decoder, shape, schema: self.schema.clone() }))
     }
 }
 
@@ -376,24 +341,30 @@ fn make_decoder(body: &Body) -> Result<Box<dyn Decoder>> {
     }
 }
 
-/// Decodes chunks of several files: each file has its own dialect and column order.
+/// Decodes chunks of several files: each file has its own dialect, column order and shape.
 struct FileDecoder {
-    bodies: HashMap<Arc<str>, Body>,
+    bodies: HashMap<Arc<str>, (Body, Option<Arc<Shape>>)>,
     current: Arc<str>,
     decoder: Box<dyn Decoder>,
+    shape: Option<Arc<Shape>>,
+    schema: SchemaRef,
 }
 
 impl Decoder for FileDecoder {
     fn schema(&self) -> SchemaRef {
-        self.decoder.schema()
+        self.schema.clone()
     }
 
     fn decode(&mut self, raw: Raw, rejects: &mut dyn Rejects, emit: &mut Emit<'_>) -> Result<()> {
         if let Some(object) = raw.object.as_ref().filter(|o| **o != self.current) {
-            let body = self.bodies.get(object).ok_or_else(|| Error::internal("a chunk of an unknown file"))?;
+            let (body, shape) = self.bodies.get(object).ok_or_else(|| Error::internal("a chunk of an unknown file"))?;
             self.decoder = make_decoder(body)?;
+            self.shape = shape.clone();
             self.current = object.clone();
         }
-        self.decoder.decode(raw, rejects, emit)
+        match &self.shape {
+            None => self.decoder.decode(raw, rejects, emit),
+            Some(shape) => self.decoder.decode(raw, rejects, &mut |rows, rejects| emit(shape.apply(rows)?, rejects)),
+        }
     }
 }

@@ -158,8 +158,31 @@ pub fn open_target(destination: Destination, run_id: &str) -> Result<Target> {
 fn names(path: PathBuf, run_id: &str) -> (PathBuf, PathBuf) {
     let path = std::fs::canonicalize(&path).unwrap_or_else(|_| follow_links(path));
     let file_name = path.file_name().map_or_else(|| "out".to_string(), |n| n.to_string_lossy().into_owned());
-    let temp_name = folder_of(&path).join(format!(".{file_name}{}", suffix(run_id)));
+    let temp_name = folder_of(&path).join(temporary(&file_name, run_id));
     (path, temp_name)
+}
+
+/// The temporary name of a file called `name`.
+pub fn temporary(name: &str, run_id: &str) -> String {
+    format!(".{name}{}", suffix(run_id))
+}
+
+/// Whether a file is a temporary one of a run.
+pub fn is_temporary(path: &Path, run_id: &str) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.starts_with('.') && name.ends_with(&suffix(run_id))
+}
+
+/// Begins the file that will be called `path` under its temporary name.
+///
+/// # Errors
+/// IO.
+pub fn create_temporary(path: &Path, run_id: &str) -> Result<Target> {
+    let file_name = path.file_name().map_or_else(|| "out".to_string(), |n| n.to_string_lossy().into_owned());
+    let temp_name = folder_of(path).join(temporary(&file_name, run_id));
+    let file = File::options().write(true).create_new(true).open(&temp_name);
+    let file = file.map_err(|e| Error::io(path.display().to_string(), "cannot create the temporary file", e))?;
+    Ok(Target::File(FileTarget { file, path: path.to_path_buf(), temp: Mutex::new(Some(temp_name.clone())), temp_name }))
 }
 
 /// How temporary names of a run end.
@@ -186,8 +209,7 @@ pub fn would_leave(path: &Path, run_id: &str) -> Option<PathBuf> {
 /// # Errors
 /// A name that no such run could have given; IO.
 pub fn remove_left(temp: &Path, run_id: &str) -> Result<bool> {
-    let name = temp.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if !(name.starts_with('.') && name.ends_with(&suffix(run_id))) {
+    if !is_temporary(temp, run_id) {
         return Err(Error::new(ErrorKind::Data, format!("is no temporary file of run {run_id}")).object(temp.display().to_string()));
     }
     match std::fs::remove_file(temp) {
@@ -293,6 +315,17 @@ impl Target {
         }
     }
 
+    /// Makes the file durable (if asked) and leaves it where it is, under its temporary name; what stands for it, and its length.
+    ///
+    /// # Errors
+    /// IO; a pipe.
+    pub fn seal(&self, fsync: bool) -> Result<(String, u64)> {
+        match self {
+            Self::Stream(_) => Err(Error::internal("a pipe is no file of a set")),
+            Self::File(file) => file.seal(fsync).map_err(|e| self.cannot_write(e)),
+        }
+    }
+
     /// Takes the file back; names what could not be removed.
     pub fn discard(&self) -> Vec<String> {
         let Self::File(file) = self else { return Vec::new() };
@@ -304,6 +337,16 @@ impl Target {
 }
 
 impl FileTarget {
+    fn seal(&self, fsync: bool) -> std::io::Result<(String, u64)> {
+        if fsync {
+            self.file.sync_all()?;
+        }
+        let bytes = self.file.metadata()?.len();
+        // From here on it is not removed when this is dropped.
+        *self.temp.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok((self.temp_name.display().to_string(), bytes))
+    }
+
     fn publish(&self, fsync: bool) -> std::io::Result<u64> {
         failpoint::pass("file-before-sync");
         if fsync {

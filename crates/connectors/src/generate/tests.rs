@@ -56,7 +56,7 @@ fn source(uri: &str) -> Result<Box<dyn Source>> {
 fn read(uri: &str, from: &Position, pass_through: Option<Encoding>) -> (Vec<u8>, Vec<RecordBatch>, u64) {
     let mut source = source(uri).unwrap();
     let decode = pass_through.is_none();
-    let plan = source.plan(&Reading { pass_through, form: Form::Typed, degree: 0 }).unwrap();
+    let plan = source.plan(&Reading { pass_through, form: Form::Typed, degree: 0, ordered: true }).unwrap();
     let mut decoder = source.decoder(Form::Typed).unwrap();
     let mut reader = source.open(&plan.splits[0], from).unwrap();
     let (mut bytes, mut batches, mut records, mut at) = (Vec::new(), Vec::new(), 0, from.clone());
@@ -236,7 +236,7 @@ fn orders_are_those_of_tpc_h_whatever_the_parts() {
     assert!(ours.eq(theirs));
     // As published with the benchmark: the first row at scale 1.
     let mut source = source("generate://orders?scale=1").unwrap();
-    let plan = source.plan(&Reading { pass_through: None, form: Form::Typed, degree: 0 }).unwrap();
+    let plan = source.plan(&Reading { pass_through: None, form: Form::Typed, degree: 0, ordered: true }).unwrap();
     assert_eq!(plan.splits[0].rows, Some(1_500_000));
     let mut reader = source.open(&plan.splits[0], &Position::start()).unwrap();
     let Next::Batch(Batch { payload: Payload::Raw(raw), .. }) = reader.next().unwrap() else { panic!("no rows") };

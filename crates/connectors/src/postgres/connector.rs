@@ -5,7 +5,7 @@ use super::sink::PostgresSink;
 use super::{check, config, source::PostgresSource};
 use haul_model::{
     Catalog, CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Example, Leftover, Result, Setting, Settings, Sink, Source,
-    StateStore,
+    StateStore, TablePart,
 };
 
 /// The reference.
@@ -92,6 +92,18 @@ impl Connector for Postgres {
         let hosts: Vec<String> = target.config.hosts.iter().map(ToString::to_string).collect();
         let table = target.table.map(|table| table.to_string()).unwrap_or_default();
         Ok(format!("postgres://{}/{}/{table}", hosts.join(","), target.config.database))
+    }
+
+    fn add_keys(
+        &self,
+        endpoint: &Endpoint,
+        settings: &Settings,
+        env: &Environment,
+        table: &str,
+        keys: &[TablePart],
+    ) -> Result<Vec<String>> {
+        let mut session = super::session::Session::open(&config::target(endpoint, settings, env)?, env, "keys")?;
+        super::sink::add_keys(&mut session, table, keys).map_err(|e| e.object(table))
     }
 
     fn clean(&self, endpoint: &Endpoint, settings: &Settings, env: &Environment, left: &[Leftover]) -> Result<Vec<String>> {

@@ -49,7 +49,7 @@ fn export(db: &mut TestDb, table: &str, path: &Path, on_lossy: OnLossy) -> Resul
 /// Reads a file as the PostgreSQL sink would have it.
 fn import(path: &Path, more: &[(&str, &str)]) -> Vec<Rows> {
     let mut source = source(path, more);
-    let plan = source.plan(&Reading { pass_through: None, form: Form::Text, degree: 1 }).unwrap();
+    let plan = source.plan(&Reading { pass_through: None, form: Form::Text, degree: 1, ordered: true }).unwrap();
     let mut decoder = source.decoder(Form::Text).unwrap();
     let mut all = Vec::new();
     for split in &plan.splits {

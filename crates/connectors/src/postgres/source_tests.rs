@@ -33,7 +33,7 @@ pub(super) fn failure(uri: &str, more: &[(&str, &str)]) -> Error {
 }
 
 pub(super) fn plan(source: &mut PostgresSource, degree: usize) -> ReadPlan {
-    source.plan(&Reading { pass_through: None, form: Form::Typed, degree }).unwrap()
+    source.plan(&Reading { pass_through: None, form: Form::Typed, degree, ordered: true }).unwrap()
 }
 
 pub(super) fn read_split(source: &PostgresSource, split: &Split) -> Result<Vec<RecordBatch>> {

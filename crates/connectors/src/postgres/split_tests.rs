@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Plans a read of the server's own text, which says everything that a row holds.
 fn plan(source: &mut PostgresSource, degree: usize) -> ReadPlan {
     let text = Encoding { format: "pgcopy-text", detail: String::new() };
-    source.plan(&Reading { pass_through: Some(text), form: Form::Text, degree }).unwrap()
+    source.plan(&Reading { pass_through: Some(text), form: Form::Text, degree, ordered: true }).unwrap()
 }
 
 fn rows_of(source: &PostgresSource, split: &Split) -> Vec<String> {
@@ -221,7 +221,7 @@ fn cut_failure(uri: &str, more: &[(&str, &str)]) -> haul_model::Error {
         Ok(source) => source,
         Err(error) => return error,
     };
-    source.plan(&Reading { pass_through: None, form: Form::Text, degree: 4 }).expect_err("the read is cut and should not be")
+    source.plan(&Reading { pass_through: None, form: Form::Text, degree: 4, ordered: true }).expect_err("the read is cut and should not be")
 }
 
 /// Tables, views and the like with the same rows.
@@ -559,7 +559,7 @@ fn stopping_ends_the_sort_for_the_bounds() {
             std::thread::sleep(Duration::from_millis(300));
             env.stop.store(true, Relaxed);
         });
-        let stopped = source.plan(&Reading { pass_through: None, form: Form::Text, degree: 2 }).unwrap_err();
+        let stopped = source.plan(&Reading { pass_through: None, form: Form::Text, degree: 2, ordered: true }).unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::Cancelled);
     });
     assert!(begun.elapsed() < Duration::from_secs(5));

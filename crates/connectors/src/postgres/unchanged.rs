@@ -146,9 +146,10 @@ impl Proof {
     }
 }
 
-/// Transactions of other databases that are going on (their numbers without the epoch).
+/// Transactions that are going on and write no rows here: those of other databases, and of autovacuum (their numbers without the epoch).
 pub(super) const ELSEWHERE: &str = "\
-    SELECT backend_xid::pg_catalog.text FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND datname <> pg_catalog.current_database() \
+    SELECT backend_xid::pg_catalog.text FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL \
+    AND (datname <> pg_catalog.current_database() OR backend_type = 'autovacuum worker') \
     UNION ALL SELECT transaction::pg_catalog.text FROM pg_catalog.pg_prepared_xacts WHERE database <> pg_catalog.current_database()";
 
 /// From a snapshot `xmin:xmax:one,two`: before which transaction all of this database had ended, and the next number.

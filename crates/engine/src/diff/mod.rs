@@ -145,7 +145,7 @@ impl Report {
 /// A key that is not there; whatever reading either side can meet; a stop.
 pub fn diff(a: &mut dyn Source, b: &mut dyn Source, ask: &Ask, stop: &AtomicBool) -> Result<Report> {
     let pairing = Arc::new(Pairing::of(a, b, ask.key.clone())?);
-    let reading = Reading { pass_through: None, form: pairing.form, degree: ask.lanes };
+    let reading = Reading { pass_through: None, form: pairing.form, degree: ask.lanes, ordered: false };
     let mut plans = [a.plan(&reading)?, b.plan(&reading)?];
     let first = first::sums(&Pass { sources: [a, b], pairing: &pairing, plans: &plans, threads: ask.threads, stop })?;
     let sums = [&first[0].sums, &first[1].sums];

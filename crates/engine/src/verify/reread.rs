@@ -25,9 +25,9 @@ pub(crate) enum Hashing {
 impl Hashing {
     fn reading(&self, degree: usize) -> Reading {
         match self {
-            Self::None => Reading { pass_through: None, form: Form::Text, degree },
-            Self::Exact(encoding) => Reading { pass_through: Some(encoding.clone()), form: Form::Text, degree },
-            Self::Typed { form, .. } => Reading { pass_through: None, form: *form, degree },
+            Self::None => Reading { pass_through: None, form: Form::Text, degree, ordered: false },
+            Self::Exact(encoding) => Reading { pass_through: Some(encoding.clone()), form: Form::Text, degree, ordered: false },
+            Self::Typed { form, .. } => Reading { pass_through: None, form: *form, degree, ordered: false },
         }
     }
 }

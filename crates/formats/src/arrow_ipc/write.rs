@@ -86,6 +86,10 @@ impl Output for ArrowOutput {
         Some(RUN_BYTES)
     }
 
+    fn piece_rows(&self) -> Option<usize> {
+        Some(self.batch_rows)
+    }
+
     fn columns(&self) -> Vec<(String, String, Option<String>)> {
         self.file.fields().iter().map(|field| (field.name().clone(), field.data_type().to_string(), None)).collect()
     }

@@ -69,6 +69,16 @@ impl Compression {
         }
     }
 
+    /// How file names end that have it.
+    pub fn extension(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Gzip => Some("gz"),
+            Self::Zstd => Some("zst"),
+            Self::Lz4 => Some("lz4"),
+        }
+    }
+
     /// The compression that the first bytes of a stream say (4 are enough).
     pub fn by_magic(start: &[u8]) -> Self {
         match start {

@@ -2,7 +2,8 @@
 //!
 //! Reading: [`ParquetInput`] parses the footer once; its pieces are the row groups that hold rows. A decoder reads its
 //! row group through [`crate::ReadAt`] in windows of at most 1 MiB a column, and emits batches of at most 8,192 rows or
-//! about 1 MiB. Text and bytes come as views over the pages. Values are exact: INT96 is read to the
+//! about 1 MiB. With a condition (`where=`), row groups whose statistics say that no row can meet it are no pieces at all, and of
+//! the others only the rows that meet it come. Text and bytes come as views over the pages. Values are exact: INT96 is read to the
 //! microsecond without wrapping (and refused where it is finer, unless `int96=nanos`), INTERVAL comes as months, days and
 //! nanoseconds.
 //!
@@ -11,6 +12,7 @@
 //! columns' own metadata travels in `ARROW:schema`, UUID and JSON also as Parquet's logical types.
 
 mod columns;
+mod prune;
 mod read;
 mod read_schema;
 mod twin;
@@ -42,6 +44,12 @@ pub static SPEC: FormatSpec = FormatSpec {
 
 const READ: &[Setting] = &[
     Setting::new("columns", Kind::List, "", "Read only these columns, in this order."),
+    Setting::new(
+        "where",
+        Kind::Text,
+        "",
+        "Read only rows that meet this condition: comparisons, in, between, is null, and, or, not. Row groups whose statistics rule it out are not read.",
+    ),
     Setting::new(
         "int96",
         Kind::Choice(&["micros", "nanos"]),

@@ -2,10 +2,11 @@
 
 use super::read_schema::{ReadSchema, ReadTypes, read_schema};
 use super::window::Windows;
-use super::{from_parquet, twin};
+use super::{from_parquet, prune, twin};
 use crate::arrow_ipc::damage::guarded;
+use crate::predicate::{Bound, Met, Predicate};
 use crate::{ContainerInput, ReadAt, token_piece};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef, TimeUnit};
 use haul_model::{Decoder, Emit, Error, ErrorKind, Raw, Rejects, Result, Rows, Settings, nearest};
 use parquet::arrow::ProjectionMask;
@@ -28,13 +29,28 @@ struct Opened {
     /// For decoding in the first (mostly only) type, and in the second.
     main: ArrowReaderMetadata,
     second: ArrowReaderMetadata,
-    /// Columns of the file in the order asked for.
+    /// Columns of the file that are decoded, ascending: those asked for and those of the condition.
+    decoded: Vec<usize>,
+    /// For each column asked for, in that order, its place in `decoded`.
     columns: Vec<usize>,
-    /// Those of them that are decoded twice.
+    /// Those of `decoded` that are decoded twice.
     twins: Vec<usize>,
+    /// What is emitted.
     schema: SchemaRef,
-    /// Row groups that hold rows.
-    groups: Vec<usize>,
+    /// Names of the decoded columns, for errors.
+    names: Vec<String>,
+    condition: Option<Bound>,
+    /// Row groups that may hold rows that are wanted.
+    groups: Vec<Group>,
+    /// Row groups that cannot.
+    skipped: u64,
+}
+
+/// A row group.
+struct Group {
+    number: usize,
+    /// Rows in the row groups before it.
+    before: u64,
 }
 
 impl ParquetInput {
@@ -54,7 +70,11 @@ impl ParquetInput {
             int96: if nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond },
             binary_as_text: settings.flag("binary_as_text", false),
         };
-        let ReadSchema { decoded, second, twins, emitted } = read_schema(&library, metadata.file_metadata().schema_descr(), types)?;
+        let schemas = read_schema(&library, metadata.file_metadata().schema_descr(), types)?;
+        let condition = settings.text("where").map(Predicate::parse).transpose()?;
+        let condition = condition.map(|condition| Bound::new(&condition, &schemas.emitted)).transpose()?;
+        let (groups, skipped) = choose_groups(&metadata, &schemas, condition.as_ref());
+        let ReadSchema { decoded, second, twins, emitted } = schemas;
         let load = |schema: SchemaRef| {
             let options = ArrowReaderOptions::new().with_schema(schema);
             ArrowReaderMetadata::try_new(metadata.clone(), options).map_err(|error| from_parquet("the columns cannot be read", error))
@@ -64,11 +84,34 @@ impl ParquetInput {
             None => (0..emitted.fields().len()).collect(),
         };
         let schema = emitted.project(&columns).map_err(|error| Error::internal(error.to_string()))?;
-        let twins = twins.into_iter().filter(|twin| columns.contains(twin)).collect();
-        let groups = (0..metadata.num_row_groups()).filter(|group| metadata.row_group(*group).num_rows() > 0).collect();
+        let mut all = columns.clone();
+        all.extend(condition.iter().flat_map(Bound::columns));
+        all.sort_unstable();
+        all.dedup();
+        let place = |column: &usize| all.binary_search(column).map_err(|_| Error::internal("a column that is not decoded"));
+        let columns = columns.iter().map(place).collect::<Result<_>>()?;
+        let twins = twins.into_iter().filter(|twin| all.contains(twin)).collect();
+        let names = all.iter().map(|column| emitted.field(*column).name().clone()).collect();
         let (main, second) = (load(decoded)?, load(second)?);
-        Ok(Self(Arc::new(Opened { file, name: name.to_string(), main, second, columns, twins, schema: Arc::new(schema), groups })))
+        let schema = Arc::new(schema);
+        let name = name.to_string();
+        Ok(Self(Arc::new(Opened { file, name, main, second, decoded: all, columns, twins, schema, names, condition, groups, skipped })))
     }
+}
+
+/// Row groups with rows: those that may hold wanted ones, and how many were left out because they cannot.
+fn choose_groups(metadata: &ParquetMetaData, schemas: &ReadSchema, condition: Option<&Bound>) -> (Vec<Group>, u64) {
+    let may_hold = condition.map(|condition| prune::may_hold(condition, schemas, metadata));
+    let (mut groups, mut skipped, mut before) = (Vec::new(), 0, 0);
+    for (number, group) in metadata.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0) {
+        if may_hold.as_ref().is_none_or(|may_hold| may_hold[number]) {
+            groups.push(Group { number, before });
+        } else {
+            skipped += 1;
+        }
+        before += group.num_rows() as u64;
+    }
+    (groups, skipped)
 }
 
 /// Parses the footer, and checks that the column chunks it names lie inside the file.
@@ -136,7 +179,15 @@ impl ContainerInput for ParquetInput {
 
     fn pieces(&self) -> Vec<u64> {
         let metadata = self.0.main.metadata();
-        self.0.groups.iter().map(|group| metadata.row_group(*group).num_rows() as u64).collect()
+        self.0.groups.iter().map(|group| metadata.row_group(group.number).num_rows() as u64).collect()
+    }
+
+    fn records_before(&self, piece: u32) -> Option<u64> {
+        self.0.groups.get(piece as usize).map(|group| group.before)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.0.skipped
     }
 
     fn decoder(&self) -> Result<Box<dyn Decoder>> {
@@ -153,33 +204,30 @@ impl Decoder for RowGroupDecoder {
 
     fn decode(&mut self, raw: Raw, rejects: &mut dyn Rejects, emit: &mut Emit<'_>) -> Result<()> {
         let piece = token_piece(&raw.bytes).ok_or_else(|| Error::internal("a Parquet decoder got bytes that are not a piece"))?;
-        let group = *self.0.groups.get(piece as usize).ok_or_else(|| Error::internal("no such row group"))?;
+        let group = self.0.groups.get(piece as usize).ok_or_else(|| Error::internal("no such row group"))?;
         self.0.decode_group(group, rejects, emit).map_err(|error| error.object(&self.0.name))
     }
 }
 
 impl Opened {
-    fn decode_group(&self, group: usize, rejects: &mut dyn Rejects, emit: &mut Emit<'_>) -> Result<()> {
-        let meta = self.main.metadata().row_group(group);
-        let what = format!("row group {group} cannot be read");
+    fn decode_group(&self, group: &Group, rejects: &mut dyn Rejects, emit: &mut Emit<'_>) -> Result<()> {
+        let number = group.number;
+        let meta = self.main.metadata().row_group(number);
+        let what = format!("row group {number} cannot be read");
         let batch_rows = self.batch_rows(meta);
-        let mut sorted = self.columns.clone();
-        sorted.sort_unstable();
         let reader = |metadata, columns| {
-            guarded(&what, || self.reader(metadata, group, columns, batch_rows).map_err(|error| from_parquet(&what, error)))
+            guarded(&what, || self.reader(metadata, number, columns, batch_rows).map_err(|error| from_parquet(&what, error)))
         };
         let next =
             |reader: &mut ParquetRecordBatchReader| guarded(&what, || reader.next().transpose().map_err(|error| from_arrow(&what, error)));
-        let mut main = reader(&self.main, &sorted)?;
+        let mut main = reader(&self.main, &self.decoded)?;
         let mut second = match self.twins.as_slice() {
             [] => None,
             twins => Some(reader(&self.second, twins)?),
         };
-        let positions: Vec<usize> =
-            self.columns.iter().map(|column| sorted.binary_search(column).expect("sorted has every column")).collect();
-        let mut first_record = 0u64;
+        let mut first_record = group.before;
         while let Some(batch) = next(&mut main)? {
-            let mut arrays: Vec<ArrayRef> = positions.iter().map(|position| batch.column(*position).clone()).collect();
+            let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
             if let Some(second) = &mut second {
                 let twins = next(second)?.ok_or_else(|| Error::internal("two decodings of a row group differ in length"))?;
                 self.merge_twins(&mut arrays, &twins).map_err(|(row, error)| match row {
@@ -187,28 +235,48 @@ impl Opened {
                     None => error,
                 })?;
             }
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let batch =
-                RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|error| from_arrow(&what, error))?;
-            let rows = batch.num_rows() as u64;
-            emit(Rows::new(batch, first_record), rejects)?;
-            first_record += rows;
+            if let Some(rows) = self.wanted(arrays, batch.num_rows(), first_record).map_err(|error| from_arrow(&what, error))? {
+                emit(rows, rejects)?;
+            }
+            first_record += batch.num_rows() as u64;
         }
-        if first_record != meta.num_rows() as u64 {
-            let detail = format!("row group {group} holds {first_record} rows, the footer promises {}", meta.num_rows());
+        let held = first_record - group.before;
+        if held != meta.num_rows() as u64 {
+            let detail = format!("row group {number} holds {held} rows, the footer promises {}", meta.num_rows());
             return Err(Error::new(ErrorKind::Data, detail));
         }
         Ok(())
     }
 
     fn merge_twins(&self, arrays: &mut [ArrayRef], twins: &RecordBatch) -> Result<(), (Option<usize>, Error)> {
-        for (position, column) in self.columns.iter().enumerate() {
+        for (position, column) in self.decoded.iter().enumerate() {
             if let Ok(twin) = self.twins.binary_search(column) {
                 arrays[position] = twin::merge(&arrays[position], twins.column(twin))
-                    .map_err(|(row, error)| (row, error.column(self.schema.field(position).name())))?;
+                    .map_err(|(row, error)| (row, error.column(&self.names[position])))?;
             }
         }
         Ok(())
+    }
+
+    /// The columns asked for, of the rows that meet the condition; `None` when no row does.
+    fn wanted(&self, arrays: Vec<ArrayRef>, rows: usize, first_record: u64) -> Result<Option<Rows>, arrow_schema::ArrowError> {
+        let met = match &self.condition {
+            None => Met::All,
+            Some(condition) => {
+                let place = |column: usize| self.decoded.binary_search(&column).unwrap_or_default();
+                condition.rows(rows, &|column| arrays[place(column)].as_ref() as &dyn Array)
+            }
+        };
+        let columns = self.columns.iter().map(|position| arrays[*position].clone()).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
+        let Met::Some(met) = met else { return Ok(Some(Rows::new(batch, first_record))) };
+        if met.count_set_bits() == 0 {
+            return Ok(None);
+        }
+        let selection = met.set_indices().map(|row| row as u32).collect();
+        let batch = arrow_select::filter::filter_record_batch(&batch, &BooleanArray::new(met, None))?;
+        Ok(Some(Rows { selection: Some(Arc::new(selection)), ..Rows::new(batch, first_record) }))
     }
 
     fn reader(
@@ -231,7 +299,7 @@ impl Opened {
 
     /// Rows of a batch, so that it holds about a MiB.
     fn batch_rows(&self, meta: &RowGroupMetaData) -> usize {
-        let share = self.columns.len() as u64 * (meta.total_byte_size().max(0) as u64) / meta.num_columns().max(1) as u64;
+        let share = self.decoded.len() as u64 * (meta.total_byte_size().max(0) as u64) / meta.num_columns().max(1) as u64;
         let row_bytes = (share / meta.num_rows().max(1) as u64).max(1);
         (BATCH_BYTES as u64 / row_bytes).clamp(16, BATCH_ROWS as u64) as usize
     }

@@ -114,6 +114,10 @@ impl Output for ParquetOutput {
         Some(RUN_BYTES)
     }
 
+    fn piece_rows(&self) -> Option<usize> {
+        Some(self.shared.group_rows)
+    }
+
     fn columns(&self) -> Vec<(String, String, Option<String>)> {
         self.columns.clone()
     }
@@ -159,7 +163,7 @@ impl Encoder for RowGroupEncoder {
     }
 
     fn pending(&self) -> usize {
-        self.done_bytes + self.writers.iter().flatten().map(ArrowColumnWriter::memory_size).sum::<usize>()
+        self.done_bytes + self.writers.iter().flatten().map(ArrowColumnWriter::get_estimated_total_bytes).sum::<usize>()
     }
 
     fn take(&mut self) -> Result<Option<Block>> {

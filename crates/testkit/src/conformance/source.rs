@@ -66,7 +66,7 @@ fn announced_schema(make: &dyn Fn() -> Result<Box<dyn Source>>, case: &ReadCase)
 }
 
 fn plan(source: &mut dyn Source, case: &ReadCase, degree: usize) -> Vec<Split> {
-    let plan = source.plan(&Reading { pass_through: None, form: case.form, degree }).unwrap();
+    let plan = source.plan(&Reading { pass_through: None, form: case.form, degree, ordered: true }).unwrap();
     let ids: Vec<u32> = plan.splits.iter().map(|s| s.id).collect();
     assert_eq!(ids, (0..ids.len() as u32).collect::<Vec<_>>(), "splits are numbered densely from 0, in source order");
     assert!(!plan.method.is_empty(), "a read plan says how it reads");
@@ -189,7 +189,7 @@ fn abandoned(make: &dyn Fn() -> Result<Box<dyn Source>>, case: &ReadCase) {
 fn pass_through(make: &dyn Fn() -> Result<Box<dyn Source>>, case: &ReadCase, expected: u64) {
     for encoding in make().unwrap().encodings() {
         let mut source = make().unwrap();
-        let reading = Reading { pass_through: Some(encoding.clone()), form: case.form, degree: 0 };
+        let reading = Reading { pass_through: Some(encoding.clone()), form: case.form, degree: 0, ordered: true };
         let mut records = Some(0);
         for split in source.plan(&reading).unwrap().splits {
             let (mut reader, mut at) = (source.open(&split, &Position::start()).unwrap(), Position::start());

@@ -26,7 +26,8 @@ impl PostgresSink {
         };
         let rows = lanes.iter().map(|l| l.rows).sum::<u64>() + noted;
         let bytes = lanes.iter().map(|l| l.bytes).sum::<u64>() + notes.map_or(0, |notes| notes.bytes());
-        let mut finished = Finished { rows, bytes, keyed: None, notes: planned.remarks.clone() };
+        let keys_later = planned.objects.later(&planned.table_sql());
+        let mut finished = Finished { rows, bytes, keyed: None, keys_later, notes: planned.remarks.clone() };
         if rows == 0 && planned.had_rows && !self.options.allow_empty && matches!(planned.way, Way::Swap | Way::Refill { .. }) {
             return Err(Error::new(ErrorKind::Data, "the source has no rows, and the table would be left empty")
                 .object(&planned.shared.table)

@@ -40,6 +40,7 @@ use haul_model::{
     RunId, Settings, Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
 use objects::Objects;
+pub use objects::add_keys;
 use settings::{Format, Options};
 use std::collections::HashMap;
 use std::ops::Range;

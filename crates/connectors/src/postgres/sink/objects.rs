@@ -9,13 +9,15 @@ use super::way::qualified;
 use crate::postgres::catalog::{quote_ident, quote_literal};
 use crate::postgres::ddl::MAX_NAME;
 use crate::postgres::session::Session;
-use haul_model::{Error, ErrorKind, Note, PartKind, Result, TableDefinition, TablePart};
+use haul_model::{Error, ErrorKind, Incoming, KeysLater, Note, PartKind, Result, TableDefinition, TablePart};
 
 /// What will be made.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Objects {
     schema: String,
     parts: Vec<Planned>,
+    /// What waits for the other tables of the job: the source's table, and foreign keys.
+    later: Option<(String, Vec<TablePart>)>,
 }
 
 #[derive(Debug, Clone)]
@@ -35,17 +37,17 @@ impl Objects {
     pub fn plan(
         session: &mut Session,
         options: &Options,
-        definition: Option<&TableDefinition>,
+        incoming: &Incoming,
         target: &Located,
         columns: &[&str],
         key: Option<&[String]>,
         notes: &mut Vec<Note>,
     ) -> Result<Self> {
-        let mut objects = Self { schema: target.schema.clone(), parts: Vec::new() };
+        let mut objects = Self { schema: target.schema.clone(), ..Self::default() };
         if !wanted(options) {
             return Ok(objects);
         }
-        let definition = definition.filter(|d| d.engine == "postgres").ok_or_else(|| {
+        let definition = incoming.definition.as_ref().filter(|d| d.engine == "postgres").ok_or_else(|| {
             Error::new(
                 ErrorKind::Config,
                 "--with-keys, --with-indexes and --with-constraints take them from a table of PostgreSQL, and the source is none",
@@ -53,6 +55,7 @@ impl Objects {
             .object(&target.display)
             .hint("leave them away, or read the table itself (?table=...), with its columns under their own names")
         })?;
+        let mut later = Vec::new();
         for part in &definition.parts {
             if !options.asks_for(part.kind) {
                 continue;
@@ -68,6 +71,10 @@ impl Objects {
                 continue;
             }
             let to_itself = part.refers_to.as_deref() == Some(&definition.sql_name);
+            if incoming.keys_later && part.refers_to.is_some() && !to_itself {
+                later.push(part.clone());
+                continue;
+            }
             if let Some(other) = part.refers_to.as_deref().filter(|_| !to_itself)
                 && !exists(session, other)?
             {
@@ -87,6 +94,11 @@ impl Objects {
             let name = objects.name(session, part, definition, target)?;
             objects.parts.push(Planned { part: part.clone(), name, to_itself });
         }
+        if let Some(first) = later.first() {
+            let more = if later.len() > 1 { format!(" and {} more", later.len() - 1) } else { String::new() };
+            notes.push(Note::new(format!("{}{more} is made and checked when all tables of the job are there", spoken(first))));
+        }
+        objects.later = incoming.keys_later.then(|| (definition.sql_name.clone(), later));
         Ok(objects)
     }
 
@@ -142,15 +154,7 @@ impl Objects {
             }
             PartKind::ForeignKey => {
                 let other = if *to_itself { table } else { part.refers_to.as_deref().unwrap_or_default() };
-                let text = part.sql.replacen("{}", other, 1);
-                let add = format!("ALTER TABLE {table} ADD {constraint}{}", text.trim_end_matches(" NOT VALID"));
-                let validate = format!("ALTER TABLE {table} VALIDATE CONSTRAINT {}", quote_ident(&part.name));
-                match text.as_str() {
-                    // One that is not valid in the source may not hold here either.
-                    text if text.ends_with(" NOT VALID") => vec![format!("{add} NOT VALID")],
-                    text if text.ends_with(" NOT ENFORCED") => vec![add],
-                    _ => vec![format!("{add} NOT VALID"), validate],
-                }
+                foreign_key(part, table, other)
             }
         }
     }
@@ -182,6 +186,11 @@ impl Objects {
         self.statements(table).iter().chain(&self.positions(table)).try_for_each(|sql| session.run(sql).map_err(|e| told(e, sql)))
     }
 
+    /// What is left for when the job's other tables are there.
+    pub fn later(&self, table: &str) -> Option<KeysLater> {
+        self.later.clone().map(|(source, keys)| KeysLater { source, target: table.to_string(), keys })
+    }
+
     /// Tries everything on an empty table that `before` makes, and takes it back.
     ///
     /// # Errors
@@ -195,6 +204,41 @@ impl Objects {
         session.run("ROLLBACK")?;
         made
     }
+}
+
+/// The statements that add a foreign key to `other` and check the rows.
+fn foreign_key(part: &TablePart, table: &str, other: &str) -> Vec<String> {
+    let text = part.sql.replacen("{}", other, 1);
+    let name = quote_ident(&part.name);
+    let add = format!("ALTER TABLE {table} ADD CONSTRAINT {name} {}", text.trim_end_matches(" NOT VALID"));
+    let validate = format!("ALTER TABLE {table} VALIDATE CONSTRAINT {name}");
+    match text.as_str() {
+        // One that is not valid in the source may not hold here either.
+        text if text.ends_with(" NOT VALID") => vec![format!("{add} NOT VALID")],
+        text if text.ends_with(" NOT ENFORCED") => vec![add],
+        _ => vec![format!("{add} NOT VALID"), validate],
+    }
+}
+
+/// See [`haul_model::Connector::add_keys`].
+///
+/// # Errors
+/// As there.
+pub fn add_keys(session: &mut Session, table: &str, keys: &[TablePart]) -> Result<Vec<String>> {
+    let mut left_out = Vec::new();
+    for part in keys {
+        let other = part.refers_to.as_deref().unwrap_or_default();
+        if !exists(session, other)? {
+            left_out.push(format!("{} of {table} is left out: {other} is not there", spoken(part)));
+            continue;
+        }
+        let made = "SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = pg_catalog.to_regclass($1) AND conname = $2)";
+        let made = session.row(made, &[Some(table), Some(&part.name)])?.is_some_and(|row| row.flag(0));
+        for sql in foreign_key(part, table, other).iter().skip(usize::from(made)) {
+            session.run(sql).map_err(|e| told(e, sql))?;
+        }
+    }
+    Ok(left_out)
 }
 
 /// Whether anything beside columns was asked for.

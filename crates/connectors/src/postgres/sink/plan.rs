@@ -150,6 +150,7 @@ impl PostgresSink {
             guarantee: Guarantee::AllOrNothing,
             own_connections: true,
             whole_splits: planned.merging.is_some(),
+            in_split_order: false,
             max_writers: room.into_iter().chain(most).min(),
             block_bytes: BLOCK,
             run_bytes: None,
@@ -330,8 +331,7 @@ impl PostgresSink {
             return Ok((Objects::default(), triggers::plan(control, relation, way, options, notes)?));
         }
         let columns: Vec<&str> = incoming.schema.fields().iter().map(|f| f.name().as_str()).collect();
-        let definition = incoming.definition.as_ref();
-        Ok((Objects::plan(control, options, definition, located, &columns, key, notes)?, Held::default()))
+        Ok((Objects::plan(control, options, incoming, located, &columns, key, notes)?, Held::default()))
     }
 
     fn notes(&self, mapping: &Mapping, incoming: &Incoming, binary: bool) -> Vec<Note> {
