@@ -13,7 +13,6 @@ use crate::tracking::{self, Purpose};
 use clap::ArgMatches;
 use haul_engine::Progress;
 use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings, TablePart};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -196,8 +195,6 @@ fn verdict(items: &Items, ends: &[End], env: &Environment) -> Result<()> {
 }
 
 fn report(items: &[Item], ends: &[End], notes: &[String], elapsed: Duration, json: bool) -> Result<()> {
-    let mut seen = HashSet::new();
-    let notes_of = |done: &Done| done.outcome.finished.notes.clone();
     for note in notes {
         eprintln!("note: {note}");
     }
@@ -205,53 +202,13 @@ fn report(items: &[Item], ends: &[End], notes: &[String], elapsed: Duration, jso
     let mut streams = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
     for (item, end) in items.iter().zip(ends) {
-        let none = || "-".to_string();
-        let mut row = vec![item.name.clone(), none(), none(), none(), none(), none(), none()];
-        let mut told = serde_json::json!({"stream": item.name});
-        let word = match end {
-            End::Done(done) => {
-                for note in notes_of(done).into_iter().filter(|note| seen.insert((item.name.clone(), note.clone()))) {
-                    eprintln!("note: {}: {note}", item.name);
-                }
-                let (written, counts) = (done.outcome.finished.written(), &done.outcome.counts);
-                let (moved, seconds) = (counts.bytes_in.max(counts.bytes_out), done.outcome.elapsed.as_secs_f64());
-                rows += written;
-                bytes += moved;
-                row = vec![
-                    item.name.clone(),
-                    render::count(written),
-                    format!("{:.1}", moved as f64 / 1e6),
-                    format!("{seconds:.2}"),
-                    render::count((counts.read as f64 / seconds.max(1e-6)) as u64),
-                    done.plan.guarantee.to_string(),
-                    done.outcome.verified.as_ref().map_or_else(none, |verified| verified.how.to_string()),
-                ];
-                told = result(done);
-                told["stream"] = serde_json::json!(item.name);
-                "ok".to_string()
-            }
-            End::Before { rows, .. } => {
-                row[1] = render::count(*rows);
-                told["status"] = serde_json::json!("done before");
-                told["rows_written"] = serde_json::json!(rows);
-                "done before".into()
-            }
-            End::Failed(error) => {
-                eprintln!("error: {}: {error}", item.name);
-                error.hint_text().iter().for_each(|hint| eprintln!(" hint: {hint}"));
-                told["status"] = serde_json::json!("failed");
-                told["error"] = error_json(error);
-                "FAILED".into()
-            }
-            End::Skipped(why) => {
-                told["status"] = serde_json::json!("skipped");
-                told["why"] = serde_json::json!(why);
-                format!("skipped: {why}")
-            }
-        };
-        row.push(word);
-        table.row(row);
-        streams.push(told);
+        remarks(item, end);
+        table.row(row(item, end));
+        streams.push(told(item, end));
+        if let End::Done(done) = end {
+            rows += done.outcome.finished.written();
+            bytes += moved(done);
+        }
     }
     let seconds = elapsed.as_secs_f64().max(1e-6);
     eprint!("{}", table.render());
@@ -268,8 +225,56 @@ fn report(items: &[Item], ends: &[End], notes: &[String], elapsed: Duration, jso
         return Ok(());
     }
     let status = if ends.iter().all(End::is_well) { "ok" } else { "failed" };
-    render::print(&format!(
-        "{}\n",
-        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": notes})
-    ))
+    let all =
+        serde_json::json!({"status": status, "rows_written": rows, "bytes": bytes, "seconds": seconds, "streams": streams, "notes": notes});
+    render::print(&format!("{all}\n"))
+}
+
+fn moved(done: &Done) -> u64 {
+    done.outcome.counts.bytes_in.max(done.outcome.counts.bytes_out)
+}
+
+/// What is to be said of a stream beside its line.
+fn remarks(item: &Item, end: &End) {
+    match end {
+        End::Done(done) => done.outcome.finished.notes.iter().for_each(|note| eprintln!("note: {}: {note}", item.name)),
+        End::Failed(error) => {
+            eprintln!("error: {}: {error}", item.name);
+            error.hint_text().iter().for_each(|hint| eprintln!(" hint: {hint}"));
+        }
+        _ => {}
+    }
+}
+
+/// Its line in the final table.
+fn row(item: &Item, end: &End) -> Vec<String> {
+    let (mut cells, result) = (vec!["-".to_string(); 6], end.word());
+    match end {
+        End::Done(done) => {
+            let seconds = done.outcome.elapsed.as_secs_f64();
+            cells = vec![
+                render::count(done.outcome.finished.written()),
+                format!("{:.1}", moved(done) as f64 / 1e6),
+                format!("{seconds:.2}"),
+                render::count((done.outcome.counts.read as f64 / seconds.max(1e-6)) as u64),
+                done.plan.guarantee.to_string(),
+                done.outcome.verified.as_ref().map_or_else(|| "-".to_string(), |verified| verified.how.to_string()),
+            ];
+        }
+        End::Before { rows, .. } => cells[0] = render::count(*rows),
+        _ => {}
+    }
+    std::iter::once(item.name.clone()).chain(cells).chain([result]).collect()
+}
+
+/// The same for programs.
+fn told(item: &Item, end: &End) -> serde_json::Value {
+    let mut told = match end {
+        End::Done(done) => result(done),
+        End::Before { rows, .. } => serde_json::json!({"status": "done before", "rows_written": rows}),
+        End::Failed(error) => serde_json::json!({"status": "failed", "error": error_json(error)}),
+        End::Skipped(why) => serde_json::json!({"status": "skipped", "why": why}),
+    };
+    told["stream"] = serde_json::json!(item.name);
+    told
 }

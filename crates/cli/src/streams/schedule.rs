@@ -33,6 +33,16 @@ impl End {
         }
     }
 
+    /// In a word or a clause.
+    pub fn word(&self) -> String {
+        match self {
+            Self::Done(_) => "ok".into(),
+            Self::Before { .. } => "done before".into(),
+            Self::Failed(_) => "FAILED".into(),
+            Self::Skipped(why) => format!("skipped: {why}"),
+        }
+    }
+
     /// Whether the target has what the stream should bring.
     pub fn is_well(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Before { .. })

@@ -42,6 +42,20 @@ fn in_05_rows_that_commit_late_are_not_missed() {
 }
 
 #[test]
+fn numbers_that_come_from_elsewhere_may_come_late() {
+    let site = Site::new(
+        "create table src (id int primary key, v text); create table dst (id int, v text); insert into src values (10, 'a'), (20, 'b')",
+    );
+    assert_eq!(run(&site), 2);
+    assert_eq!(run(&site), 0);
+    site.sql("insert into src values (15, 'between'), (30, 'c')");
+    let ran = site.copy(":src", ":dst", "--mode append --cursor id").ok();
+    assert_eq!(ran.account().1, 2);
+    assert!(ran.err.contains("has no sequence of its own"), "{}", ran.err);
+    site.assert_same("src", "dst");
+}
+
+#[test]
 fn changes_come_with_upsert_and_a_time_of_change() {
     let site = Site::new(
         "create table src (id int primary key, v text, changed timestamptz default now()); insert into src select g, 'a' from generate_series(1, 100) g; create table dst (like src including all)",

@@ -146,16 +146,28 @@ pub fn records(
 ) -> Result<Option<(Body, Vec<u8>)>> {
     let mut raw = Vec::with_capacity(SAMPLE);
     let mut complete = false;
-    while raw.len() < SAMPLE {
+    let is_csv = matches!(format.name, "csv" | "tsv");
+    let max_row = config::max_row_bytes(settings);
+    let mut has_line = false;
+    // The first line of JSON belongs to the sample, however long it may be.
+    while raw.len() < SAMPLE || !is_csv && !has_line && raw.len() as u64 <= max_row {
+        let seen = raw.len();
+        if seen == raw.capacity() {
+            // Doubled, but not far past the longest record allowed.
+            raw.reserve_exact(seen.min((max_row as usize).saturating_add(SAMPLE).saturating_sub(seen)).max(1));
+        }
         if stream.read_into(&mut raw)? == 0 {
             complete = true;
             break;
         }
-        if !stream.fills_whole_chunks() && raw.contains(&b'\n') && raw.len() > 64 << 10 {
+        has_line = has_line || raw[seen..].contains(&b'\n');
+        if !stream.fills_whole_chunks() && has_line && raw.len() > 64 << 10 {
             break;
         }
     }
-    let is_csv = matches!(format.name, "csv" | "tsv");
+    if !is_csv && !has_line && !complete {
+        return Err(super::reader::too_long(max_row, label, 1, 0));
+    }
     let blank = raw.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&raw).iter().all(|b| b"\r\n".contains(b));
     if raw.is_empty() && !is_csv || blank && complete && columns.is_some() {
         return Ok(None);

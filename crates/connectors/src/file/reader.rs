@@ -111,12 +111,17 @@ impl Reader for RecordReader {
 
 impl RecordReader {
     fn too_long(&self) -> Error {
-        Error::new(ErrorKind::Limit, format!("a record longer than {} bytes starts here", self.max_row))
-            .object(self.object.as_ref())
-            .line(self.line)
-            .byte(self.offset)
-            .hint("if it is meant to be that long, raise --max-row-bytes; else look for a quote that is never closed")
+        too_long(self.max_row, &self.object, self.line, self.offset)
     }
+}
+
+/// A record that goes past `--max-row-bytes`.
+pub(super) fn too_long(max_row: u64, object: &str, line: u64, byte: u64) -> Error {
+    Error::new(ErrorKind::Limit, format!("a record longer than {max_row} bytes starts here"))
+        .object(object)
+        .line(line)
+        .byte(byte)
+        .hint("if it is meant to be that long, raise --max-row-bytes; else look for a quote that is never closed")
 }
 
 /// Hands out the pieces of a container, in order.

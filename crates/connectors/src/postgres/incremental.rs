@@ -111,14 +111,14 @@ impl Position {
         Some(position)
     }
 
-    /// What holds after a run: `settled` is its horizon, `next` the number of the next transaction, `oldest` when the oldest of the
-    /// others had begun (`None`: there is none; 0: nobody can tell).
-    fn advance(&mut self, settled: u64, next: u64, oldest: Option<u64>, seen: Option<Pending>) {
+    /// What holds after a run under this horizon, which saw a highest value.
+    fn advance(&mut self, horizon: &Horizon, seen: Option<Pending>) {
+        let settled = horizon.settled;
         self.settled = settled;
         self.pending.extend(seen);
         for pending in self.pending.iter_mut().filter(|p| p.ended_before.is_none()) {
-            if oldest.is_none_or(|oldest| oldest > pending.at) {
-                pending.ended_before = Some(next);
+            if horizon.oldest.is_none_or(|oldest| oldest > pending.at) {
+                pending.ended_before = Some(horizon.ended_before);
             }
         }
         // They are in the order of the runs, so the last one that is settled is the highest.
@@ -178,33 +178,9 @@ impl PostgresSource {
     }
 
     fn window(&mut self, session: &mut Session, cursor: &Cursor, column: &PgColumn, stored: Option<&str>) -> Result<Position> {
-        let place = self.identity.clone().unwrap_or_default();
-        let mut position = match stored.map(Position::parse) {
-            None => Position { place: place.clone(), ..Position::default() },
-            Some(Some(position)) if position.place == place || place.is_empty() || position.place.is_empty() => position,
-            Some(found) => {
-                let why = if found.is_some() { "another database than this" } else { "another version of this program" };
-                return Err(Error::new(ErrorKind::Conflict, format!("the position that is stored for the cursor is of {why}"))
-                    .object(self.relation_name())
-                    .column(&column.name)
-                    .hint("copy the table anew (mode=replace without cursor, or another target), or fill the gap with backfill=FROM..TO"));
-            }
-        };
-        let name = quote_ident(&column.name);
-        let typed = |value: &str| format!("{}::{}", quote_literal(value), column.type_name);
-        let highest = match &cursor.lag {
-            None => self.highest(session, &name, "")?,
-            Some(lag) => self.highest(session, &name, &minus(lag, column))?,
-        };
-        if cursor.lag.is_some() {
-            // Up to the lag and no further.
-            let above = position.floor.as_ref().map(|floor| format!("{name} > {}", typed(floor)));
-            let below = highest.as_ref().map_or_else(|| "FALSE".to_string(), |highest| format!("{name} <= {}", typed(highest)));
-            self.and(above.into_iter().chain([below]).collect::<Vec<_>>().join(" AND "));
-            self.notes.push(Note::new("a cursor with a lag: rows that commit later than the lag after they got their value are missed"));
-            // A floor never sinks.
-            position.floor = highest.or(position.floor);
-            return Ok(position);
+        let mut position = self.position(column, stored)?;
+        if let Some(lag) = &cursor.lag {
+            return self.by_value(session, lag, column, position);
         }
         if !matches!(&self.what, What::Relation(relation) if provable(relation.kind, &self.leaves)) {
             return Err(Error::new(
@@ -215,94 +191,151 @@ impl PostgresSource {
             .column(&column.name)
             .hint("state a lag: cursor_lag=5min reads up to five minutes before the highest value (a number for a column of numbers)"));
         }
-        let (settled, next, oldest) = self.horizon(session)?;
-        let from = position.settled;
+        let name = quote_ident(&column.name);
+        let grows = self.grows(session, column)?;
+        let highest = if grows { self.highest(session, &format!("pg_catalog.max({name})"))? } else { None };
+        let horizon = self.horizon(session)?;
+        let Horizon { settled, next, .. } = horizon;
         // A row's number has 32 bits; numbers below 3 are older than all.
         let raw = "xmin::pg_catalog.text::pg_catalog.int8";
         let full = format!("({next} - (({next} - {raw}) & 4294967295))");
-        let window = match from {
+        let window = match position.settled {
             0 => format!("({raw} < 3 OR {full} < {settled})"),
-            _ => format!("({raw} >= 3 AND {full} >= {from} AND {full} < {settled})"),
+            from => format!("({raw} >= 3 AND {full} >= {from} AND {full} < {settled})"),
         };
-        let floor = position.floor.as_ref().map(|floor| format!(" AND ({name} > {} OR {name} IS NULL)", typed(floor)));
+        let floor = position.floor.as_ref().map(|floor| format!(" AND ({name} > {} OR {name} IS NULL)", typed(floor, column)));
         if floor.is_some() && !self.cutting.is_asked_for() {
             // An index leads there; pages would all have to be read.
             self.cutting = super::read_plan::Cutting::whole();
         }
         self.and(format!("{window}{}", floor.unwrap_or_default()));
-        let grows = self.grows(session, column)?;
-        let seen = highest.filter(|_| grows).map(|value| Pending { at: now(session).unwrap_or(u64::MAX), ended_before: None, value });
-        position.advance(settled, next, oldest, seen);
         if settled < next {
             self.notes
                 .push(Note::new("transactions are going on: rows of the oldest one of them, and of younger ones, come with the next run"));
         }
+        position.advance(&horizon, highest.map(|value| Pending { at: horizon.now, ended_before: None, value }));
         Ok(position)
     }
 
-    /// The highest value of the cursor, as text, less something.
-    fn highest(&self, session: &mut Session, name: &str, minus: &str) -> Result<Option<String>> {
+    /// The position of the last run, if it is one of this source.
+    fn position(&self, column: &PgColumn, stored: Option<&str>) -> Result<Position> {
+        let place = self.identity.clone().unwrap_or_default();
+        match stored.map(Position::parse) {
+            None => Ok(Position { place, ..Position::default() }),
+            Some(Some(position)) if position.place == place || place.is_empty() || position.place.is_empty() => Ok(position),
+            Some(found) => {
+                let why = if found.is_some() { "another database than this" } else { "another version of this program" };
+                Err(Error::new(ErrorKind::Conflict, format!("the position that is stored for the cursor is of {why}"))
+                    .object(self.relation_name())
+                    .column(&column.name)
+                    .hint("copy the table anew (mode=replace without cursor, or another target), or fill the gap with backfill=FROM..TO"))
+            }
+        }
+    }
+
+    /// With a lag: the values from the last one to the highest less the lag.
+    fn by_value(&mut self, session: &mut Session, lag: &str, column: &PgColumn, mut position: Position) -> Result<Position> {
+        let name = quote_ident(&column.name);
+        let floor = position.floor.as_ref().map(|floor| typed(floor, column));
+        let up_to = format!("pg_catalog.max({name}){}", minus(lag, column));
+        // It never sinks, also when the highest rows are deleted.
+        let up_to = floor.as_ref().map_or(up_to.clone(), |floor| format!("GREATEST({up_to}, {floor})"));
+        let up_to = self.highest(session, &up_to)?;
+        let above = floor.map(|floor| format!("{name} > {floor}"));
+        let below = up_to.as_ref().map_or_else(|| "FALSE".to_string(), |up_to| format!("{name} <= {}", typed(up_to, column)));
+        self.and(above.into_iter().chain([below]).collect::<Vec<_>>().join(" AND "));
+        self.notes.push(Note::new("a cursor with a lag: rows that commit later than the lag after they got their value are missed"));
+        position.floor = up_to.or(position.floor);
+        Ok(position)
+    }
+
+    /// An aggregate over all rows that are meant, as text.
+    fn highest(&self, session: &mut Session, aggregate: &str) -> Result<Option<String>> {
         let from = self.from(&super::splits::Part::All);
         let condition = self.condition().map_or_else(String::new, |c| format!(" WHERE (\n{c}\n)"));
-        let sql = format!("SELECT (pg_catalog.max({name}){minus})::pg_catalog.text FROM {from}{condition}");
+        let sql = format!("SELECT ({aggregate})::pg_catalog.text FROM {from}{condition}");
         let row = session.row(&sql, &[]).map_err(|e| e.object(self.relation_name()).context("cursor"))?;
         Ok(row.and_then(|row| row.get(0).map(str::to_string)))
     }
 
-    /// Before which transaction all have ended, the next number, and when the oldest of the others had begun.
-    fn horizon(&mut self, session: &mut Session) -> Result<(u64, u64, Option<u64>)> {
+    /// What of other transactions there is, by the snapshot of the read, and by a session of its own: in this one the server would tell of
+    /// activity as it was when it was first asked.
+    fn horizon(&mut self, session: &mut Session) -> Result<Horizon> {
         let row = session.row("SELECT pg_catalog.txid_current_snapshot()::pg_catalog.text", &[])?;
         let snapshot = row.map(|row| row.text(0).to_string()).unwrap_or_default();
-        let elsewhere: Vec<u64> = session.query(ELSEWHERE, &[])?.iter().filter_map(|row| row.parse(0)).collect();
+        let mut aside = Session::open(&self.target, &self.env, "cursor")?;
+        let elsewhere: Vec<u64> = aside.query(ELSEWHERE, &[])?.iter().filter_map(|row| row.parse(0)).collect();
         let (settled, next) = horizon(&snapshot, &elsewhere).ok_or_else(|| Error::internal(format!("{snapshot:?} is not a snapshot")))?;
         // Sessions of this very job only read. Of others' sessions a role may not be told when they began.
         let sql = "SELECT pg_catalog.bool_or(query = '<insufficient privilege>') \
                      OR EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database()), \
-                   (EXTRACT(EPOCH FROM pg_catalog.min(xact_start)) * 1000000)::pg_catalog.int8 \
+                   (EXTRACT(EPOCH FROM pg_catalog.min(xact_start)) * 1000000)::pg_catalog.int8, \
+                   (EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8 \
                    FROM pg_catalog.pg_stat_activity WHERE datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_pid() \
                    AND (backend_type = 'client backend' OR backend_type IS NULL) AND ($1 = '' OR application_name NOT LIKE 'haul/' || $1 || '%')";
         let job = self.env.run_id.split('s').next().unwrap_or_default().to_string();
-        let row = session.row(sql, &[Some(&job)])?;
-        let oldest = match row {
-            Some(row) if row.flag(0) => {
-                self.notes.push(Note::new(
-                    "this role may not see when others' transactions began (or some are prepared), so the whole table is looked through for \
-                     new rows: GRANT pg_read_all_stats lets the cursor's index be used",
-                ));
-                Some(0)
-            }
-            Some(row) => row.parse(1),
-            None => None,
+        let row = aside.row(sql, &[Some(&job)])?.ok_or_else(|| Error::internal("an aggregate without a row"))?;
+        let oldest = if row.flag(0) {
+            self.notes.push(Note::new(
+                "this role may not see when others' transactions began (or some are prepared), so the whole table is looked through for \
+                 new rows: GRANT pg_read_all_stats lets the cursor's index be used",
+            ));
+            Some(0)
+        } else {
+            row.parse(1)
         };
-        Ok((settled, next, oldest))
+        // Behind that question: who had ended by then has a lower number than this.
+        let bound = aside.row("SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())::pg_catalog.text", &[])?;
+        let ended_before = bound.and_then(|row| row.parse(0)).ok_or_else(|| Error::internal("a snapshot without an end"))?;
+        Ok(Horizon { settled, next, oldest, ended_before, now: row.parse(2).unwrap_or(u64::MAX) })
     }
 
-    /// Whether later transactions are sure to take higher values: not from a sequence of which sessions keep numbers in stock.
+    /// Whether later transactions are sure to take higher values: times do, and so does a sequence that fills the column one by one. Numbers that
+    /// come from elsewhere, or that sessions keep in stock, may come late.
     fn grows(&mut self, session: &mut Session, column: &PgColumn) -> Result<bool> {
         let What::Relation(relation) = &self.what else { return Ok(false) };
-        let sql = "SELECT s.seqcache > 1 FROM pg_catalog.pg_sequence s \
+        let sql = "SELECT s.seqcache = 1 AND s.seqincrement = 1 FROM pg_catalog.pg_sequence s \
                    WHERE s.seqrelid = pg_catalog.pg_get_serial_sequence($1, $2)::pg_catalog.regclass";
-        let stocked = session.row(sql, &[Some(&relation.sql()), Some(&column.name)])?.is_some_and(|row| row.flag(0));
-        if stocked {
+        let grows = match session.row(sql, &[Some(&relation.sql()), Some(&column.name)])? {
+            Some(row) => row.flag(0),
+            None => is_time(column),
+        };
+        if !grows {
             self.notes.push(Note::column(
                 &column.name,
-                "its sequence has a CACHE, so values do not grow over all sessions: the whole table is looked through for new rows",
+                "is no time and has no sequence of its own that counts by one without a CACHE, so a low value may come late: \
+                 the whole table is looked through for new rows",
             ));
         }
-        Ok(!stocked)
+        Ok(grows)
     }
 }
 
-/// The server's clock, in microseconds since 1970.
-fn now(session: &mut Session) -> Option<u64> {
-    let sql = "SELECT (EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8";
-    session.row(sql, &[]).ok()??.parse(0)
+/// What of other transactions there is.
+struct Horizon {
+    /// All before this one had ended, as the read's snapshot has it.
+    settled: u64,
+    /// The next number then.
+    next: u64,
+    /// When the oldest that is going on had begun, in microseconds since 1970. `None`: there is none; 0: nobody can tell.
+    oldest: Option<u64>,
+    /// Whoever is not going on any more has a number below this.
+    ended_before: u64,
+    /// The server's clock.
+    now: u64,
+}
+
+fn typed(value: &str, column: &PgColumn) -> String {
+    format!("{}::{}", quote_literal(value), column.type_name)
+}
+
+fn is_time(column: &PgColumn) -> bool {
+    ["timestamp", "date", "time"].iter().any(|t| column.type_name.starts_with(t))
 }
 
 /// ` - LAG`, by the column's type.
 fn minus(lag: &str, column: &PgColumn) -> String {
-    let times = ["timestamp", "date", "time"].iter().any(|t| column.type_name.starts_with(t));
-    let kind = if times { "interval" } else { "numeric" };
+    let kind = if is_time(column) { "interval" } else { "numeric" };
     format!(" - {}::pg_catalog.{kind}", quote_literal(lag))
 }
 
@@ -314,17 +347,24 @@ mod tests {
         Some(Pending { at, ended_before: None, value: value.into() })
     }
 
+    fn horizon(settled: u64, ended_before: u64, oldest: Option<u64>) -> Horizon {
+        Horizon { settled, next: ended_before, oldest, ended_before, now: 0 }
+    }
+
     #[test]
     fn a_floor_rises_only_when_all_that_had_begun_are_settled() {
         let mut position = Position::default();
         // One transaction (number 100) began at 5 and goes on.
-        position.advance(100, 105, Some(5), seen(10, "a"));
+        position.advance(&horizon(100, 105, Some(5)), seen(10, "a"));
         assert_eq!((position.settled, position.floor.as_deref()), (100, None));
         // It has ended; another that began at 15 (number 107) goes on. What the first run saw is settled.
-        position.advance(107, 110, Some(15), seen(20, "b"));
+        position.advance(&horizon(107, 110, Some(15)), seen(20, "b"));
         assert_eq!(position.floor, None, "its end is known, but numbers up to 110 are not settled");
         assert_eq!(position.pending[0].ended_before, Some(110));
-        position.advance(112, 112, None, seen(30, "c"));
+        // One that ended between the snapshot (at 112) and the question has number 112.
+        position.advance(&horizon(112, 113, None), seen(30, "c"));
+        assert_eq!(position.floor.as_deref(), Some("a"));
+        position.advance(&horizon(113, 113, None), seen(40, "c"));
         assert_eq!((position.floor.as_deref(), position.pending.len()), (Some("c"), 0));
     }
 
@@ -332,7 +372,7 @@ mod tests {
     fn nobody_can_tell_means_no_floor() {
         let mut position = Position::default();
         for run in 1..100 {
-            position.advance(run, run, Some(0), seen(run, "x"));
+            position.advance(&horizon(run, run, Some(0)), seen(run, "x"));
         }
         assert_eq!((position.floor.as_deref(), position.pending.len()), (None, MOST_PENDING));
     }

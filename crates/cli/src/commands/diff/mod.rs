@@ -156,8 +156,7 @@ impl Asked {
 
     /// Whether rows of B can be written one by one.
     fn writable(&self) -> bool {
-        let writable =
-            || Ok::<_, Error>(end(Endpoint::parse(&self.b)?, Side::Sink, &Vec::new(), &mut Vec::new(), &mut Vec::new())?.specs()?);
-        writable().is_ok_and(|specs| specs.iter().flat_map(|s| s.iter()).any(|setting| setting.name == "key"))
+        let specs = || end(Endpoint::parse(&self.b)?, Side::Sink, &Vec::new(), &mut Vec::new(), &mut Vec::new())?.specs();
+        specs().is_ok_and(|specs: Vec<&[haul_model::Setting]>| specs.iter().flat_map(|s| s.iter()).any(|setting| setting.name == "key"))
     }
 }

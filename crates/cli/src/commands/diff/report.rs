@@ -160,12 +160,10 @@ fn apart(a: &str, b: &str) -> (String, String) {
 
 /// A value as it is, or its text where a JSON reader would bend it.
 fn value(text: &str) -> Value {
-    match serde_json::from_str::<Value>(text) {
-        Ok(value) if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit() || c == '{' || c == '[') || value.to_string() == text => {
-            value
-        }
-        _ => Value::from(text),
-    }
+    let bent = |value: &Value| {
+        (value.is_number() || value.is_array() || value.is_object()) && serde_json::to_string(value).ok().as_deref() != Some(text)
+    };
+    serde_json::from_str::<Value>(text).ok().filter(|value| !bent(value)).unwrap_or_else(|| Value::from(text))
 }
 
 fn named(names: impl Iterator<Item = String>, values: &[String]) -> Value {
