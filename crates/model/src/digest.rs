@@ -247,7 +247,7 @@ mod tests {
                 }
             }
         }
-        assert!(seen.insert(hash_bytes(&[0])) && seen.insert(hash_bytes(&[0; 20])) && seen.insert(hash_bytes(&[0; 21])));
+        assert!(seen.insert(hash_bytes(&[0; 3])) && seen.insert(hash_bytes(&[0; 20])) && seen.insert(hash_bytes(&[0; 21])));
         assert!(!seen.contains(&NULL_HASH));
     }
 
