@@ -174,6 +174,44 @@ def padded():
                   rows=count, setup=padded_tables, table="target")
 
 
+def verifying():
+    plain = "haul, without a proof"
+    yield Job("verify_checksum", "Verify checksum, bench PG -> PG", "table", [
+        Contender("haul --verify checksum", "haul", haul("bench", "--pushdown", "never", "--verify", "checksum"), before=fresh("bench"),
+                  bar=[("wall", 1.7, plain)]),
+        Contender("haul --verify count", "haul", haul("bench", "--pushdown", "never", "--verify", "count"), before=fresh("bench")),
+        Contender(plain, "haul", haul("bench", "--pushdown", "never"), before=fresh("bench")),
+    ], setup=setup("bench"), table="target")
+
+
+def two_tables(w):
+    """orders, and an equal table beside it, written in another order."""
+    w.bench_table()
+    orders_table(w)
+    if "orders_copy" not in w.loaded:
+        w.server.sql(f"create table orders_copy ({ORDERS.format(key=' primary key')}); "
+                     "insert into orders_copy select * from orders order by o_orderkey % 2, o_orderkey; vacuum analyze orders_copy; checkpoint;")
+        w.loaded.add("orders_copy")
+
+
+def diffs():
+    reads = "two psql COPY at once"
+
+    def diff(*more):
+        return lambda w: [w.haul, "diff", peers.pg(w.server.url, table="orders", sslmode="disable"),
+                          peers.pg(w.server.url, table="orders_copy", sslmode="disable"), *more]
+
+    def copies(w):
+        one, two = (f"{client(w)} -c 'copy {table} to stdout (format binary)'" for table in ("orders", "orders_copy"))
+        return ["/bin/sh", "-c", f"({one} > /dev/null) & ({two} > /dev/null); wait"]
+
+    yield Job("diff_equal", "Diff of two equal tables of 3,000,000 rows", "table", [
+        Contender("haul diff --key", "haul", diff("--key", "o_orderkey"), to_stdout="null", compare=False, bar=[("wall", 1.3, reads)]),
+        Contender("haul diff", "haul", diff(), to_stdout="null", compare=False, bar=[("wall", 1.3, reads)]),
+        Contender(reads, "psql", copies, to_stdout="null", compare=False),
+    ], rows=TABLES["orders"][1], setup=two_tables, table="orders_copy", note="Nothing is written; all three read both tables whole.")
+
+
 SMALL = 200
 
 
@@ -206,5 +244,5 @@ def many():
 
 
 def jobs():
-    for group in (many, transfers, pushdowns, upserts, scaling, padded):
+    for group in (many, transfers, pushdowns, upserts, scaling, padded, verifying, diffs):
         yield from group()

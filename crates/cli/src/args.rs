@@ -21,6 +21,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(job_command("copy", "Copy FROM to TO"))
         .subcommand(job_command("plan", "Show what a copy would do: columns, types, statements, guarantee"))
+        .subcommand(diff_command())
         .subcommand(run_command())
         .subcommand(Command::new("schema-of-config").about("Print the JSON Schema of a job file, for editors and CI"))
         .subcommand(endpoint_command("schema", "Show the columns and types of a source"))
@@ -48,6 +49,24 @@ pub fn command() -> Command {
                 .about("Print shell completions")
                 .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(clap::value_parser!(clap_complete::Shell))),
         )
+}
+
+fn diff_command() -> Command {
+    let switch = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new("diff")
+        .about("Compare A with B: rows, columns, and with a key the rows that differ. Exit code 1: they differ")
+        .arg(Arg::new("a").value_name("A").required(true).help("What is right: path or URI"))
+        .arg(Arg::new("b").value_name("B").required(true).help("What is compared with it: path or URI"))
+        .arg(
+            Arg::new("show")
+                .long("show")
+                .value_name("N")
+                .value_parser(clap::value_parser!(usize))
+                .help("So many of the rows that differ are shown [default: 20]"),
+        )
+        .arg(switch("repair", "Show how the rows that B misses or has otherwise would be written to B"))
+        .arg(switch("yes", "With --repair: write them"))
+        .args(setting_args())
 }
 
 fn run_command() -> Command {

@@ -5,11 +5,14 @@ use crate::options::{DISPLAY, JOB};
 use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
 use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
+use haul_engine::verify::{How, Target, Verify};
 use haul_engine::{Job, OnError, Options, Retries};
 use haul_formats::csv::flattens;
 use haul_model::{
-    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, TablePart, Transform,
+    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, Source, TablePart,
+    Transform,
 };
+use std::sync::Arc;
 
 /// A job that is set up, with the settings that shape its display.
 pub struct Ready {
@@ -267,7 +270,8 @@ impl<'a> Ends<'a> {
             // Two runs at a time would bring the same rows.
             tracking.lock.take(tracking.store.as_ref(), &tracking.run.job)?;
         }
-        let options = Options { tracking, cursor, ..options(&settings, env, limit_in_source)? };
+        let verify = verify(&settings, &sink_end, env);
+        let options = Options { tracking, cursor, verify, ..options(&settings, env, limit_in_source)? };
         Ok(Ready {
             from: source_end.endpoint.redacted(),
             to: sink_end.endpoint.redacted(),
@@ -295,7 +299,10 @@ fn has_steps(source_end: &End, sink_end: &End, settings: &Settings) -> bool {
 }
 
 /// Hands a job setting on to an end that has one of the same name.
-fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
+///
+/// # Errors
+/// `Config`: a value that it does not know.
+pub fn share(end: &mut End, side: Side, name: &str, value: &str) -> Result<()> {
     let specs = specs_of(end.connector, side, &end.endpoint)?;
     if let Some(setting) = specs.iter().flat_map(|s| s.iter()).find(|s| s.name == name) {
         setting.check(value)?;
@@ -340,8 +347,38 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         },
         tracking: None,
         cursor: None,
+        verify: None,
         keys_later: false,
     })
+}
+
+/// `--verify`.
+fn verify(settings: &Settings, sink_end: &End, env: &Environment) -> Option<Verify> {
+    let how = match settings.choice("verify").as_deref() {
+        Some("count") => How::Count,
+        Some("checksum") => How::Checksum,
+        _ => return None,
+    };
+    let endpoint = Endpoint { query: Vec::new(), suffixes: Vec::new(), ..sink_end.endpoint.clone() };
+    Some(Verify { how, target: Arc::new(WayBack { connector: sink_end.connector, endpoint, env: env.clone() }) })
+}
+
+/// The sink's endpoint, to read from.
+struct WayBack {
+    connector: &'static dyn Connector,
+    endpoint: Endpoint,
+    env: Environment,
+}
+
+impl Target for WayBack {
+    fn source(&self, settings: &[(String, String)]) -> Result<Box<dyn Source>> {
+        let mut endpoint = self.endpoint.clone();
+        // The format decides which settings exist.
+        endpoint.query.extend(settings.iter().filter(|(name, _)| name == "format").cloned());
+        let specs = self.connector.source_settings(&endpoint)?;
+        let pairs = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        self.connector.source(&endpoint, &Settings::resolve(&specs, pairs, self.connector.spec().name)?, &self.env)
+    }
 }
 
 /// The steps between source and sink, in order: suffixes of FROM, suffixes of TO, then the flags.
@@ -378,10 +415,18 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     Ok(out)
 }
 
+/// Whether it is a pipe, which gives its rows once.
+///
+/// # Errors
+/// `Config`.
+pub fn is_pipe(end: &End) -> Result<bool> {
+    let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    Ok(end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)))
+}
+
 /// A pipe gives its rows once, so no sample can be taken first.
 fn can_be_read_twice(end: &End, what: &str) -> Result<()> {
-    let once = |path: String| std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
-    if end.endpoint.scheme == "stdio" || (end.endpoint.scheme == "file" && once(end.endpoint.path()?)) {
+    if is_pipe(end)? {
         return Err(Error::new(ErrorKind::Unsupported, format!("{what} reads a sample first, which a pipe cannot give twice"))
             .hint("write the input to a file first, or name the types with --cast or --json-schema"));
     }

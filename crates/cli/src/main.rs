@@ -47,6 +47,7 @@ fn run(matches: &clap::ArgMatches) -> Result<()> {
     match matches.subcommand() {
         Some(("copy", m)) => commands::copy::run(m, &env),
         Some(("plan", m)) => commands::plan::run(m, &env),
+        Some(("diff", m)) => commands::diff::run(m, &env),
         Some(("run", m)) => commands::run::run(m, &env),
         Some(("schema-of-config", _)) => render::print(&format!("{:#}\n", jobfile::schema())),
         Some(("schema", m)) => commands::schema::schema(m, &env),

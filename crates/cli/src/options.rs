@@ -63,6 +63,14 @@ pub static JOB: &[Setting] = &[
     )
     .bare("on")
     .tuning(),
+    Setting::new(
+        "verify",
+        Kind::Choice(&["off", "count", "checksum"]),
+        "off",
+        "Prove that the target holds what was sent: read it again after the commit and compare the number of rows, or checksums of every column that do not depend on the order of rows. A difference fails the job.",
+    )
+    .bare("checksum")
+    .tuning(),
     Setting::new("restart", Kind::Bool, "false", "Start over, and remove what earlier runs of this job have left.").tuning(),
     Setting::new(
         "state",

@@ -15,6 +15,7 @@ use crate::progress::{Counts, Progress};
 use crate::reject::{Policy, WorkerRejects, is_row_error};
 use crate::run::{Failure, records_before};
 use crate::shares::{Clock, Doing, Shares};
+use crate::verify::witness::{Proof, Witness};
 use haul_model::{
     Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Split,
     SplitDone, Transform, Writer,
@@ -57,6 +58,8 @@ pub(crate) struct Shared<'a> {
     pub durable: &'a AtomicUsize,
     /// Where the workers' time goes.
     pub shares: &'a Shares,
+    /// What is sent is added up here.
+    pub proof: Option<&'a Proof>,
 }
 
 impl Shared<'_> {
@@ -127,10 +130,11 @@ impl<'a> Worker<'a> {
         self.chunk.flush(&mut rejects)?;
         self.chunk.clock.now(Doing::Writing);
         let refused = self.chunk.writer()?.close()?;
-        match refused.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
+        if let Some((_, error)) = refused.into_iter().next() {
+            return Err(error);
         }
+        self.chunk.seen(Witness::settle);
+        Ok(())
     }
 
     /// Lets go of everything that has failed. What was counted since the last durable split is taken back.
@@ -138,11 +142,13 @@ impl<'a> Worker<'a> {
         self.chunk.writer = None;
         self.chunk.order = None;
         self.chunk.tally.take_back();
+        self.chunk.seen(Witness::take_back);
     }
 
     /// A new decoder, encoder and writer.
     pub(crate) fn renew(&mut self) -> Result<()> {
-        let renewed = Self::new(self.shared, self.number)?;
+        let mut renewed = Self::new(self.shared, self.number)?;
+        renewed.chunk.witness = self.chunk.witness.take().or(renewed.chunk.witness);
         (self.decoder, self.chunk) = (renewed.decoder, renewed.chunk);
         Ok(())
     }
@@ -158,6 +164,7 @@ impl<'a> Worker<'a> {
         self.chunk.clock.now(Doing::Writing);
         if self.chunk.writer()?.commit(&split.what, &done)? {
             self.chunk.tally.settle();
+            self.chunk.seen(Witness::settle);
             self.durable(split.id);
         }
         Ok(())
@@ -174,6 +181,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn found_durable(&mut self, done: &SplitDone) {
         let filtered = done.read.saturating_sub(done.rows);
         self.shared.progress.add(&Counts { read: done.read, sent: done.rows, filtered, ..Counts::default() });
+        self.chunk.seen(|witness| witness.found(done.split));
         self.durable(done.split);
     }
 
@@ -386,6 +394,8 @@ struct Chunk<'a> {
     kept: Vec<Kept>,
     /// Rows still wanted under a limit.
     left: Option<u64>,
+    /// Adds up what is sent, if it is to be proven.
+    witness: Option<Witness<'a>>,
 }
 
 impl<'a> Chunk<'a> {
@@ -406,7 +416,19 @@ impl<'a> Chunk<'a> {
             held: None,
             kept: Vec::new(),
             left: shared.job.options.limit,
+            witness: shared.proof.map(|proof| Witness::new(proof, shared.job.source.as_ref())).transpose()?,
         })
+    }
+
+    fn seen(&mut self, what: impl FnOnce(&mut Witness<'a>)) {
+        if let Some(witness) = &mut self.witness {
+            what(witness);
+        }
+    }
+
+    /// The split in hand.
+    fn split(&self) -> u32 {
+        self.order.as_ref().map_or(0, |lane| lane.split.id)
     }
 
     fn writer(&mut self) -> Result<&mut dyn Writer> {
@@ -447,6 +469,11 @@ impl<'a> Chunk<'a> {
         let encoder = self.encoder.as_mut().ok_or_else(|| Error::internal("columns in a pass-through plan"))?;
         encoder.push(&rows, &mut noted)?;
         let pending = encoder.pending();
+        let split = self.split();
+        if let Some(witness) = &mut self.witness {
+            witness.rows(split, &rows)?;
+            noted.rows.iter().try_for_each(|row| witness.without(split, &rows, *row))?;
+        }
         if self.shared.keep_rows {
             self.kept.push(Kept { rows, left_out: noted.rows });
             return Ok(());
@@ -477,6 +504,10 @@ impl<'a> Chunk<'a> {
 
     /// Pass-through bytes are a block of their own.
     fn pass(&mut self, raw: Raw) -> Result<()> {
+        let split = self.split();
+        if let Some(witness) = &mut self.witness {
+            witness.raw(split, &raw)?;
+        }
         let Some(records) = raw.records else { return self.pass_uncounted(raw) };
         self.read += records;
         let block = Block { body: BlockBody::Shared(raw.bytes), rows: records };
@@ -528,6 +559,10 @@ impl<'a> Chunk<'a> {
             let kept = std::mem::take(&mut self.kept);
             for (row, error) in refused {
                 let (rows, row) = find_row(&kept, row).ok_or_else(|| Error::internal("the sink refused a row that it was not sent"))?;
+                let split = self.split();
+                if let Some(witness) = &mut self.witness {
+                    witness.without(split, rows, row)?;
+                }
                 rejects.refused(rows, row, error)?;
             }
         }

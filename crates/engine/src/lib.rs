@@ -13,7 +13,10 @@
 //! cursor.rs   reading only what is new
 //! state/      what is remembered between runs
 //! reject.rs   bad rows: stop at the first, or write them aside
+//! kept.rs     rows that the sink may hand back
 //! shares.rs   where the time went
+//! verify/     proof that the target holds what was sent
+//! diff/       two sources side by side, down to the rows
 //! progress.rs counters that CLI, UI and metrics render
 //! ```
 //! It names no connector, and does no IO but that of its state.
@@ -21,6 +24,7 @@
 mod attempt;
 mod budget;
 mod cursor;
+pub mod diff;
 mod kept;
 mod lane;
 mod ledger;
@@ -34,6 +38,7 @@ mod run;
 mod shares;
 pub mod state;
 pub mod transform;
+pub mod verify;
 
 pub use budget::Budget;
 pub use cursor::{Cursor, POSITION};

@@ -7,6 +7,7 @@ use crate::cursor::{self, Cursor};
 use crate::reject::OnError;
 use crate::resume::{self, Resume, Tracking};
 use crate::retry::Retries;
+use crate::verify::{self, Verify};
 use arrow_schema::SchemaRef;
 use haul_model::{Encoding, Form, Guarantee, Incoming, Left, Note, ReadPlan, Reading, Result, Sink, Source, Transform, WritePlan};
 
@@ -43,6 +44,8 @@ pub struct Options {
     pub retries: Retries,
     /// Runs that fail; `None`: nothing is remembered of them.
     pub tracking: Option<Tracking>,
+    /// Whether the target is proven to hold what was sent.
+    pub verify: Option<Verify>,
     /// Only what is new is read.
     pub cursor: Option<Cursor>,
     /// The job is one of several: foreign keys of a new table wait for the others ([`haul_model::Finished::keys_later`]).
@@ -61,6 +64,7 @@ impl Default for Options {
             on_error: OnError::Stop,
             retries: Retries::default(),
             tracking: None,
+            verify: None,
             cursor: None,
             keys_later: false,
         }
@@ -94,6 +98,8 @@ pub struct Plan {
     pub guarantee: Guarantee,
     /// Whether a failed run is gone on with, and whether this one does.
     pub resume: Resume,
+    /// What will be proven afterwards.
+    pub verify: Option<String>,
     /// See [`haul_model::Saved::shape`].
     pub shape: String,
     /// How far a cursor has got when all is written, where the sink does not keep that.
@@ -111,7 +117,7 @@ const SMALL_INPUT: u64 = 512 << 10;
 /// Whatever makes the job impossible: see [`Source::plan`] and [`Sink::plan`].
 pub fn plan(job: &mut Job) -> Result<Plan> {
     let left = match resume::look(job)? {
-        Some(Left::Everything(rows)) => return Ok(finished(job, rows)),
+        Some(Left::Everything(rows)) => return finished(job, rows),
         Some(Left::Splits(done)) => Some(done),
         None => None,
     };
@@ -150,6 +156,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     job.sink.writers(workers, &mut write);
     size_blocks(&job.options, workers, &mut write);
     let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
+    let verify = verify::plan(job, pass_through.is_some(), &resume)?;
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());
     notes.extend(write.notes.iter().cloned());
@@ -164,6 +171,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         workers,
         guarantee: write.guarantee,
         resume,
+        verify,
         shape,
         read,
         write,
@@ -191,8 +199,11 @@ fn keeps_names(own: &SchemaRef, arriving: &SchemaRef) -> bool {
 }
 
 /// The plan of a job that an earlier run has done: nothing is to do.
-fn finished(job: &Job, rows: u64) -> Plan {
+fn finished(job: &Job, rows: u64) -> Result<Plan> {
     let resume = Resume::Finished { rows };
+    if job.options.verify.is_some() {
+        return Err(verify::finished_before(job.sink.name()));
+    }
     let write = WritePlan {
         method: "nothing: it is written".into(),
         ddl: Vec::new(),
@@ -206,7 +217,7 @@ fn finished(job: &Job, rows: u64) -> Plan {
         block_bytes: 0,
         run_bytes: None,
     };
-    Plan {
+    Ok(Plan {
         source: job.source.name(),
         sink: job.sink.name(),
         pass_through: None,
@@ -219,10 +230,11 @@ fn finished(job: &Job, rows: u64) -> Plan {
         workers: 0,
         guarantee: Guarantee::AllOrNothing,
         resume,
+        verify: None,
         shape: String::new(),
         position: None,
         notes: Vec::new(),
-    }
+    })
 }
 
 /// Bytes may pass untouched only when nothing has to look into a row: no transform, no row limit, no rejects.
@@ -230,7 +242,7 @@ fn choose_pass_through(job: &Job, schema: &SchemaRef) -> Option<Encoding> {
     if !job.transforms.is_empty() || job.options.limit.is_some() || job.options.on_error != OnError::Stop {
         return None;
     }
-    job.source.encodings().into_iter().find(|encoding| job.sink.accepts(encoding, schema))
+    job.source.encodings().into_iter().find(|encoding| verify::may_pass(job, encoding) && job.sink.accepts(encoding, schema))
 }
 
 /// Lanes (splits open at once) and workers (threads). CPU work gets one worker per core; a sink with a

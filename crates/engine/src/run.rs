@@ -12,6 +12,8 @@ use crate::reject::{OnError, Policy, RejectLog};
 use crate::resume::{self, Resume};
 use crate::retry::rule_for;
 use crate::shares::{self, TimeSpent};
+use crate::verify::witness::Proof;
+use crate::verify::{self, Verified};
 use haul_model::{Checkpoint, Error, ErrorKind, Finished, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +32,8 @@ pub struct Outcome {
     pub checkpoint: Checkpoint,
     /// Where the time went.
     pub spent: TimeSpent,
+    /// What was proven afterwards.
+    pub verified: Option<Verified>,
 }
 
 /// Runs the job. On any error the sink is aborted and the target is as the plan's guarantee says; unless the run can be gone on with
@@ -38,7 +42,8 @@ pub struct Outcome {
 /// `stop` ends the run early (Ctrl-C). `log` takes rejected rows.
 ///
 /// # Errors
-/// The first error in source order; `Internal` if the account does not balance.
+/// The first error in source order; `Internal` if the account does not balance; `Mismatch` if the target was to be verified and does not hold
+/// what was sent.
 pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, log: Option<&RejectLog>) -> Result<Outcome> {
     let started = Instant::now();
     if let Resume::Finished { rows } = plan.resume {
@@ -56,13 +61,15 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
         progress.add(&Counts { read: done.read, sent: done.rows, filtered: done.read.saturating_sub(done.rows), ..Counts::default() });
     }
     let durable = AtomicUsize::new(plan.resume.done().len());
+    let prepared = verify::prepare(job, plan, stop)?;
+    let proof = prepared.as_ref().and_then(|prepared| prepared.proof.as_ref());
     let notes = resume::save(job, plan)?;
     let saved = plan.resume.by_split() || !job.sink.leaves().is_empty();
     let mut spent = TimeSpent::default();
     let result = job
         .sink
         .begin()
-        .and_then(|()| lanes(job, plan, Watch { stop, progress, log, durable: &durable }, &mut ledger))
+        .and_then(|()| lanes(job, plan, Watch { stop, progress, log, durable: &durable, proof }, &mut ledger))
         .map(|lanes| spent = lanes)
         .and_then(|()| job.source.finish())
         .and_then(|()| log.map_or(Ok(()), RejectLog::flush))
@@ -80,7 +87,8 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
             if matches!(plan.resume, Resume::Continues { .. }) {
                 finished.notes.push(plan.resume.to_string());
             }
-            Ok(Outcome { counts, finished, elapsed: started.elapsed(), checkpoint: ledger.checkpoint(), spent })
+            let verified = prepared.map(|prepared| prepared.prove(job, plan, counts.sent, stop)).transpose()?;
+            Ok(Outcome { counts, finished, elapsed: started.elapsed(), checkpoint: ledger.checkpoint(), spent, verified })
         }
         Err(error) => Err(after_failure(job, plan, error, saved, durable.into_inner())),
     }
@@ -134,6 +142,7 @@ fn finished_before(job: &mut Job, plan: &Plan, rows: u64, progress: &Progress, s
         elapsed: started.elapsed(),
         checkpoint: Checkpoint::default(),
         spent: TimeSpent::default(),
+        verified: None,
     }
 }
 
@@ -169,10 +178,11 @@ struct Watch<'a> {
     log: Option<&'a RejectLog>,
     /// Splits that are durable.
     durable: &'a AtomicUsize,
+    proof: Option<&'a Proof>,
 }
 
 fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Result<TimeSpent> {
-    let Watch { stop, progress, log, durable } = watch;
+    let Watch { stop, progress, log, durable, proof } = watch;
     let policy = Policy { on_error: job.options.on_error, log, progress };
     let budget = Budget::new(job.options.budget);
     let shares = shares::Shares::default();
@@ -194,6 +204,7 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
         keep_rows: job.options.on_error != OnError::Stop,
         durable,
         shares: &shares,
+        proof,
     };
     let [source, sink] = shares::beside([job.source.watch(), job.sink.watch()], || workers(&shared));
     *ledger = shared.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -250,6 +261,13 @@ impl Failure {
             *first = Some(error);
         }
         self.failed.store(true, Relaxed);
+    }
+}
+
+impl Failure {
+    /// The first error, if there is one.
+    pub fn take(&self) -> Option<Error> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

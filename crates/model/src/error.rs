@@ -41,6 +41,8 @@ pub enum ErrorKind {
     Schema,
     /// A constraint of the target refuses a row.
     Constraint,
+    /// Two sides that should be equal are not.
+    Mismatch,
     /// Deadlock or serialization failure: the server asks for another try.
     Conflict,
     /// Stopped by the user, a signal, or the server's administrator.
@@ -188,6 +190,11 @@ impl Error {
     /// Puts `what` in front of the detail: `"what: detail"`.
     pub fn context(mut self, what: impl fmt::Display) -> Self {
         self.0.detail = format!("{what}: {}", self.0.detail);
+        self
+    }
+    /// Puts what narrows it down behind the detail: `"detail, where"`.
+    pub fn within(mut self, place: impl fmt::Display) -> Self {
+        self.0.detail.push_str(&format!(", {place}"));
         self
     }
     /// Once the number of records before the chunk is known: the absolute row.

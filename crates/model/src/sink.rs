@@ -140,6 +140,13 @@ pub trait Sink: Send + Sync {
     fn finish(&mut self) -> Result<Finished>;
     /// Takes everything back. Never fails; what could not be removed is returned as a note.
     fn abort(&mut self) -> Vec<String>;
+    /// How a source at the same endpoint reads what was written, to prove it. Known after `plan`.
+    ///
+    /// # Errors
+    /// `Unsupported`: it cannot be read again (a pipe).
+    fn read_back(&self) -> Result<ReadBack> {
+        Err(Error::new(ErrorKind::Unsupported, "what is written there cannot be read again").object(self.name()))
+    }
     /// In place of `abort`, for a tracked run that is to be gone on with: lets go of the target and leaves what is durable there.
     fn leave(&mut self) {}
     /// After `finish`, when nobody needs to know any more that the run has finished: removes the last note of it.
@@ -160,6 +167,30 @@ pub enum Tracks {
     Directly,
     /// No: one clause that says why.
     No(String),
+}
+
+/// How a target is read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadBack {
+    /// All settings of the source.
+    pub settings: Vec<(String, String)>,
+    /// The columns that it reads, in order: which of those that were sent, and its name in the target. Some may not be written.
+    pub columns: Vec<(usize, String)>,
+    /// Which rows it has after the load.
+    pub holds: Holds,
+    /// Values come as JSON tokens, whatever they were: a text in quotes, a NULL as `null`.
+    pub tokens: bool,
+}
+
+/// Which rows a target has after a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Those that were written, and no others.
+    Written,
+    /// Those that were there, and those that were written.
+    More,
+    /// Rows that were there and rows that were written, told apart by a key: which ones is not known here.
+    Merged,
 }
 
 /// What the sink confirmed.

@@ -1,7 +1,7 @@
 //! Reading: what a source offers and how the engine drives it.
 
 use crate::{
-    Batch, Decoder, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch,
+    Batch, Decoder, Digester, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch,
 };
 use arrow_schema::SchemaRef;
 
@@ -26,6 +26,15 @@ pub struct Reading {
     pub degree: usize,
     /// The sink keeps the rows in the order of the splits: they are best read one after another.
     pub ordered: bool,
+}
+
+/// Ranges of a column of integers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRanges {
+    /// The column.
+    pub key: String,
+    /// From and to, both inclusive; ascending, without overlap.
+    pub ranges: Vec<(i64, i64)>,
 }
 
 /// What a source knows about its size without reading it.
@@ -107,6 +116,42 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The form is impossible for a column.
     fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>>;
+    /// What hashes the values of records in this encoding by their bytes, if it can be done without decoding them.
+    fn digester(&self, _encoding: &Encoding) -> Option<Box<dyn Digester>> {
+        None
+    }
+    /// As [`Source::digester`], for the records that go to its decoder: two sources whose schemas of a form are equal, source types included,
+    /// give equal bytes for equal values in it. `None`: they must be decoded.
+    fn typed_digester(&self) -> Option<Box<dyn Digester>> {
+        None
+    }
+    /// The columns that tell its rows apart, in order, if it knows any. Before `plan`.
+    ///
+    /// # Errors
+    /// Connection, rights.
+    fn key(&mut self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    /// After `plan`, when its splits have been read: plans the same read once more, of the same instant and in the same form, at least the
+    /// rows whose keys lie in these ranges. `None`: no such thing, so `plan` is called again.
+    ///
+    /// # Errors
+    /// As `plan`.
+    fn again(&mut self, _within: Option<&KeyRanges>) -> Result<Option<ReadPlan>> {
+        Ok(None)
+    }
+    /// How many rows there are, where that can be asked for without reading them. Before `plan`.
+    ///
+    /// # Errors
+    /// Connection, rights.
+    fn count(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+    /// Whether this split of another source tells by the rows' values which ones it has, so that it can be opened here too and has the same
+    /// rows if the sources have.
+    fn shares(&self, _split: &Split) -> bool {
+        false
+    }
     /// A look at what its server is doing for this job, where there is a server to ask.
     fn watch(&self) -> Option<Box<dyn Watch>> {
         None

@@ -5,8 +5,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use haul_model::{
-    Batch, Block, BlockBody, ColumnMapping, Decoder, Emit, Encoder, Encoding, Error, Estimate, Finished, Form, Guarantee, Incoming, Next,
-    Payload, Position, Raw, ReadPlan, Reader, Reading, Rejects, Result, Rows, Sink, Slot, Source, Span, Split, WritePlan, Writer,
+    Batch, Block, BlockBody, ColumnMapping, Decoder, Emit, Encoder, Encoding, Error, Estimate, Finished, Form, Guarantee, Holds, Incoming,
+    Next, Payload, Position, Raw, ReadBack, ReadPlan, Reader, Reading, Rejects, Result, Rows, Sink, Slot, Source, Span, Split, WritePlan,
+    Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -151,6 +152,7 @@ pub struct MemorySink {
     block_bytes: usize,
     refuse: Option<u64>,
     takes_back: bool,
+    columns: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -229,6 +231,7 @@ impl Sink for MemorySink {
             target_type: field.data_type().to_string(),
             note: None,
         });
+        self.columns = incoming.schema.fields().iter().map(|field| field.name().clone()).collect();
         Ok(WritePlan {
             method: "kept in memory".into(),
             ddl: Vec::new(),
@@ -245,6 +248,10 @@ impl Sink for MemorySink {
     }
     fn takes_back(&self) -> bool {
         self.takes_back
+    }
+    fn read_back(&self) -> Result<ReadBack> {
+        let columns = self.columns.iter().cloned().enumerate().collect();
+        Ok(ReadBack { settings: Vec::new(), columns, holds: Holds::Written, tokens: false })
     }
     fn begin(&mut self) -> Result<()> {
         *self.staging.lock().unwrap() = Staging { begun: true, ..Staging::default() };

@@ -165,6 +165,9 @@ pub fn last_line(outcome: &Outcome) -> String {
     if c.lossy > 0 {
         text.push_str(&format!("  values replaced {}", render::count(c.lossy)));
     }
+    if let Some(verified) = &outcome.verified {
+        text.push_str(&format!("  verified by {verified}"));
+    }
     let bytes = c.bytes_in.max(c.bytes_out);
     text.push_str(&format!(
         "  in {}  ({} rows/s, {}/s)",
@@ -222,6 +225,9 @@ pub fn result(done: &Done) -> serde_json::Value {
         "rows_per_second": c.read as f64 / seconds.max(1e-6),
         "guarantee": done.plan.guarantee.to_string(),
         "resume": done.plan.resume.to_string(),
+        "verified": done.outcome.verified.as_ref().map(|v| serde_json::json!({
+            "how": v.how.to_string(), "rows": v.rows, "columns": v.columns, "byte_for_byte": v.exact,
+        })),
         "pass_through": done.plan.pass_through.is_some(),
         "workers": done.plan.workers,
         "lanes": done.plan.lanes,

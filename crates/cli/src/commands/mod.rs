@@ -4,6 +4,7 @@ pub mod check;
 pub mod connectors;
 pub mod copy;
 pub mod demo;
+pub mod diff;
 pub mod generate;
 pub mod plan;
 pub mod run;

@@ -68,6 +68,9 @@ fn as_text(plan: &Plan, from: &str, to: &str) -> String {
     }
     out.push_str(&format!("width      {} lane(s), {} worker(s)\nguarantee  {}\n", plan.lanes, plan.workers, plan.guarantee));
     out.push_str(&format!("resume     {}\n", plan.resume));
+    if let Some(verify) = &plan.verify {
+        out.push_str(&format!("verify     {verify}\n"));
+    }
     let mut table = Table::new(&["column", "type", "target", "type there", "note"]);
     for column in &plan.write.columns {
         table.row(vec![
@@ -117,6 +120,7 @@ fn as_json(plan: &Plan, from: &str, to: &str) -> serde_json::Value {
         "workers": plan.workers,
         "guarantee": plan.guarantee.to_string(),
         "resume": plan.resume.to_string(),
+        "verify": plan.verify,
         "columns": columns,
         "statements": plan.write.ddl,
         "splits": splits,

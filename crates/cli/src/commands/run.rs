@@ -198,7 +198,7 @@ fn report(items: &[Item], ends: &[End], notes: &[String], elapsed: Duration, jso
     for note in notes {
         eprintln!("note: {note}");
     }
-    let mut table = Table::new(&["stream", "rows", "MB", "seconds", "rows/s", "guarantee", "result"]).right(&[1, 2, 3, 4]);
+    let mut table = Table::new(&["stream", "rows", "MB", "seconds", "rows/s", "guarantee", "verified", "result"]).right(&[1, 2, 3, 4]);
     let mut streams = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
     for (item, end) in items.iter().zip(ends) {
@@ -248,7 +248,7 @@ fn remarks(item: &Item, end: &End) {
 
 /// Its line in the final table.
 fn row(item: &Item, end: &End) -> Vec<String> {
-    let (mut cells, result) = (vec!["-".to_string(); 5], end.word());
+    let (mut cells, result) = (vec!["-".to_string(); 6], end.word());
     match end {
         End::Done(done) => {
             let seconds = done.outcome.elapsed.as_secs_f64();
@@ -258,6 +258,7 @@ fn row(item: &Item, end: &End) -> Vec<String> {
                 format!("{seconds:.2}"),
                 render::count((done.outcome.counts.read as f64 / seconds.max(1e-6)) as u64),
                 done.plan.guarantee.to_string(),
+                done.outcome.verified.as_ref().map_or_else(|| "-".to_string(), |verified| verified.how.to_string()),
             ];
         }
         End::Before { rows, .. } => cells[0] = render::count(*rows),

@@ -298,3 +298,26 @@ fn the_schema_of_the_file_knows_every_setting() {
         assert!(["string", "number", "integer", "boolean", "object", "array"].contains(&kind), "{kind}");
     }
 }
+
+#[test]
+fn each_stream_is_verified_as_it_asks_for() {
+    let shop = Shop::new(
+        "create table customers (id int primary key, name text); create table orders (id int primary key, customer int, total numeric(10,2)); \
+         create function bend() returns trigger language plpgsql as 'begin new.total = 0; return new; end'; \
+         create trigger bend before insert on orders for each row when (new.id = 7) execute function bend()",
+        "defaults: {verify: checksum}\nstreams:\n  - {from: 'prod:customers', to: 'copy:{table}'}\n  - {from: 'prod:customers', name: counted, to: 'lake:c.parquet', verify: count}\n  \
+         - {from: 'prod:customers', name: unproven, to: 'lake:c.csv', verify: off}\n  - {from: 'prod:orders', to: 'copy:{table}'}\n",
+    );
+    std::fs::create_dir(shop.site.dir.path("lake")).unwrap();
+    let ran = shop.run(&[]).failed();
+    let line = |name: &str| ran.err.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{ran:?}"));
+    let table = |name: &str| line(name).split_whitespace().rev().take(2).map(str::to_string).collect::<Vec<_>>();
+    assert_eq!(line("stream").split_whitespace().rev().take(2).collect::<Vec<_>>(), ["result", "verified"]);
+    assert_eq!(table("prod:public.customers"), ["ok", "checksum"], "{ran:?}");
+    assert_eq!(table("counted"), ["ok", "count"], "{ran:?}");
+    assert_eq!(table("unproven"), ["ok", "-"], "{ran:?}");
+    assert_eq!(table("prod:public.orders"), ["FAILED", "-"], "{ran:?}");
+    assert!(ran.err.contains("column \"total\": the values are not those that were sent"), "{ran:?}");
+    let json: serde_json::Value = serde_json::from_str(&shop.run(&["--json", "--select", "counted"]).ok().out).unwrap();
+    assert_eq!(json["streams"][0]["verified"]["how"], "count", "{json}");
+}

@@ -94,6 +94,39 @@ pub fn dialect(format: &FormatSpec, settings: &Settings) -> Settings {
     settings
 }
 
+/// The settings under which a file reads as it was written under `settings` of the sink, with these columns.
+pub fn reading(format: &FormatSpec, settings: &Settings, columns: &[String]) -> Vec<(String, String)> {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut out = vec![("format".to_string(), format.name.to_string())];
+    let mut set = |name: &str, value: String| out.push((name.to_string(), value));
+    match format.name {
+        "csv" | "tsv" => {
+            let settings = dialect(format, settings);
+            set("delimiter", settings.text("delimiter").unwrap_or(",").to_string());
+            set(
+                "quote",
+                if settings.choice("quoting").as_deref() == Some("none") { "none" } else { settings.text("quote").unwrap_or("\"") }
+                    .to_string(),
+            );
+            set("header", settings.flag("header", true).to_string());
+            if let Some(comment) = settings.text("comment") {
+                set("comment", comment.to_string());
+            }
+            if let Some(null) = settings.text("null").filter(|null| !null.is_empty()) {
+                set("null", quoted(null));
+                // With a word for NULL, nothing is an empty string.
+                set("empty", "string".into());
+            }
+        }
+        "jsonl" => {
+            set("types", "json".into());
+            set("columns", columns.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(","));
+        }
+        _ => {}
+    }
+    out
+}
+
 /// The policy for values that the format cannot hold.
 pub fn on_lossy(settings: &Settings) -> OnLossy {
     match settings.choice("on_lossy").as_deref() {

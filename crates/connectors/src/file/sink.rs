@@ -3,14 +3,15 @@
 //! Workers write positionally at offsets handed out in order; containers and pipes are written in order. Until `finish` the
 //! new file has no name (`O_TMPFILE`) where the file system allows it, so that even a killed run leaves nothing behind.
 
+use super::config;
 use super::set::{Template, is_template, origin};
 use super::target::{open_target, would_leave};
 use super::writing::{Dress, Writing};
 use haul_formats::compression::Compression;
 use haul_formats::{Output, form_of};
 use haul_model::{
-    Block, ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, Result, Settings, Sink, Slot,
-    WritePlan, Writer, field_meta,
+    Block, ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Holds, Incoming, Note, ReadBack, Result,
+    Settings, Sink, Slot, WritePlan, Writer, field_meta,
 };
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub struct FileSink {
     template: Option<Template>,
     dress: Dress,
     run_id: String,
+    /// Names of the columns as they are written, once planned.
+    columns: Vec<String>,
     output: Option<Arc<dyn Output>>,
     open: Option<Arc<Writing>>,
 }
@@ -59,7 +62,7 @@ impl FileSink {
         }
         let template = path.as_ref().filter(|_| is_template(&name)).map(|_| Template::parse(&name)).transpose()?;
         let (destination, run_id) = (Mutex::new(Some(destination)), run_id.to_string());
-        Ok(Self { name, destination, path, template, dress, run_id, output: None, open: None })
+        Ok(Self { name, destination, path, template, dress, run_id, columns: Vec::new(), output: None, open: None })
     }
 
     /// Puts the names of the source into the path.
@@ -153,6 +156,7 @@ impl Sink for FileSink {
             block_bytes: run_bytes.map_or(BLOCK, |_| usize::MAX),
             run_bytes,
         };
+        self.columns = plan.columns.iter().map(|column| column.target.clone()).collect();
         self.output = Some(output);
         Ok(plan)
     }
@@ -160,6 +164,20 @@ impl Sink for FileSink {
     fn leaves(&self) -> Vec<String> {
         let temp = self.path.as_ref().and_then(|path| would_leave(path, &self.run_id));
         temp.map(|temp| format!("file {}", temp.display())).into_iter().collect()
+    }
+
+    fn read_back(&self) -> Result<ReadBack> {
+        if self.path.as_ref().is_none_or(|path| super::target::is_special(path)) {
+            return Err(Error::new(ErrorKind::Unsupported, "what goes into a pipe or device cannot be read again").object(&self.name));
+        }
+        if self.template.is_some() {
+            return Err(Error::new(ErrorKind::Unsupported, "a file whose name is made from the source's is not read again")
+                .object(&self.name)
+                .hint("give the file its name: TO without {...}"));
+        }
+        let tokens = self.dress.format.name == "jsonl";
+        let settings = config::reading(self.dress.format, &self.dress.settings, &self.columns);
+        Ok(ReadBack { settings, columns: self.columns.iter().cloned().enumerate().collect(), holds: Holds::Written, tokens })
     }
 
     fn begin(&mut self) -> Result<()> {

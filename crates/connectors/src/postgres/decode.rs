@@ -138,7 +138,7 @@ fn described(data_type: &arrow_schema::DataType) -> String {
 
 /// The end of the CopyData frame that starts at `at`; `None` when it is not one or is cut.
 #[inline]
-fn frame_end(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn frame_end(bytes: &[u8], at: usize) -> Option<usize> {
     let head: &[u8; 5] = bytes.get(at..at + 5)?.try_into().ok()?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     let end = (at + 1).checked_add(length)?;
@@ -147,7 +147,7 @@ fn frame_end(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// Length of the stream header at the start of a frame's body, 0 if there is none.
 #[inline]
-fn header_len(body: &[u8]) -> usize {
+pub(super) fn header_len(body: &[u8]) -> usize {
     if body.first() != Some(&b'P') || !body.starts_with(SIGNATURE) {
         return 0;
     }

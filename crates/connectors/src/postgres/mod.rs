@@ -1,6 +1,7 @@
 //! PostgreSQL: reading by COPY in snapshot-consistent lanes, writing by COPY.
 
 mod address;
+mod again;
 mod array_wire;
 pub mod catalog;
 pub mod check;
@@ -13,6 +14,7 @@ pub mod decode;
 mod decode_column;
 mod decode_json;
 mod definition;
+pub mod digest;
 pub mod discover;
 pub mod encode;
 mod encode_json;

@@ -319,7 +319,7 @@ impl Cut {
         let kinds = [
             named(count(|p| matches!(p, Part::Table(_))), "table", "tables"),
             named(count(|p| matches!(p, Part::Pages(..))), "ctid range", "ctid ranges"),
-            named(count(|p| matches!(p, Part::Range { .. } | Part::Null(_))), "range", "ranges"),
+            named(count(|p| matches!(p, Part::Range { .. } | Part::Ranges(..) | Part::Null(_))), "range", "ranges"),
             named(count(|p| matches!(p, Part::Hash { .. })), "part by hash", "parts by hash"),
             named(count(|p| matches!(p, Part::Values(_) | Part::Rest(..))), "part by value", "parts by value"),
         ];

@@ -9,6 +9,7 @@ use super::catalog::{PgColumn, Relation, RelationKind, quote_ident};
 use super::config::{self, TableName, Target};
 use super::database::Held;
 use super::decode::CopyDecoder;
+use super::digest::CopyDigester;
 use super::discover::{self, Leaf};
 use super::incremental::Cursor;
 use super::lanes::{BACK_TO_THE_SNAPSHOT, Lanes, READ_ONLY, read_settings};
@@ -24,8 +25,8 @@ use super::unchanged::Proof;
 use super::watch::{Side, Waits};
 use arrow_schema::{Schema, SchemaRef};
 use haul_model::{
-    Batch, Decoder, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, Next, Note, OnLossy, Payload, Position,
-    Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, TableDefinition, Watch, nearest,
+    Batch, Decoder, Digester, Earlier, Encoding, Endpoint, Environment, Error, ErrorKind, Estimate, Form, KeyRanges, Next, Note, OnLossy,
+    Payload, Position, Raw, ReadPlan, Reader, Reading, Result, Reuse, Settings, Source, Span, Split, TableDefinition, Watch, nearest,
 };
 use haul_pgwire::CopyOut;
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct PostgresSource {
     pub(super) leader: Option<Session>,
     pub(super) lanes: Option<Arc<Lanes>>,
     pub(super) reading: Option<Reading>,
+    /// How it is read.
+    pub(super) planned: Option<ReadPlan>,
     /// What this read can be recognised by later, if it can.
     pub(super) proof: Option<Proof>,
     /// The encoding under which the server itself may move the rows, if it may.
@@ -140,6 +143,7 @@ impl PostgresSource {
             leader,
             lanes,
             reading,
+            planned: None,
             proof,
             statement,
             cursor,
@@ -389,7 +393,9 @@ impl Source for PostgresSource {
         let split =
             |(id, sized): (usize, Sized)| Split { id: id as u32, what: sized.part.to_string(), rows: None, bytes: Some(sized.bytes) };
         let splits = cut.parts.into_iter().enumerate().map(split).collect();
-        Ok(ReadPlan { splits, method, lanes, network: true, notes })
+        let plan = ReadPlan { splits, method, lanes, network: true, notes };
+        self.planned = Some(plan.clone());
+        Ok(plan)
     }
 
     fn since(&mut self, stored: Option<&str>) -> Result<Option<String>> {
@@ -431,6 +437,39 @@ impl Source for PostgresSource {
 
     fn decoder(&self, form: Form) -> Result<Box<dyn Decoder>> {
         Ok(Box::new(CopyDecoder::new(&self.name(), &self.plans(form)?, form, self.reads.on_lossy)))
+    }
+
+    fn digester(&self, encoding: &Encoding) -> Option<Box<dyn Digester>> {
+        let binary = match encoding.format {
+            "pgcopy-binary" => true,
+            "pgcopy-text" => false,
+            _ => return None,
+        };
+        Some(Box::new(CopyDigester::new(self.name(), self.columns.len(), binary)))
+    }
+
+    fn typed_digester(&self) -> Option<Box<dyn Digester>> {
+        Some(Box::new(CopyDigester::new(self.name(), self.columns.len(), true)))
+    }
+
+    fn key(&mut self) -> Result<Vec<String>> {
+        self.known_key()
+    }
+
+    fn again(&mut self, within: Option<&KeyRanges>) -> Result<Option<ReadPlan>> {
+        Ok(self.once_more(within))
+    }
+
+    fn count(&mut self) -> Result<Option<u64>> {
+        let Some(mut leader) = self.leader.take() else { return Ok(None) };
+        let rows = self.select("1", None, &Part::All, true);
+        let row = leader.row(&format!("SELECT pg_catalog.count(*) FROM ({rows}) AS counted"), &[]).map_err(|e| self.explain(e))?;
+        self.leader = Some(leader);
+        Ok(row.and_then(|row| row.text(0).parse().ok()))
+    }
+
+    fn shares(&self, split: &Split) -> bool {
+        Part::parse(&split.what).is_ok_and(|part| part.is_by_key() && part.condition(self.all_columns()).is_ok())
     }
 
     fn watch(&self) -> Option<Box<dyn Watch>> {

@@ -26,7 +26,7 @@ mod tests;
 
 pub use settings::SINK;
 
-use super::catalog::Relation;
+use super::catalog::{Relation, quote_ident};
 use super::config;
 use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
@@ -36,8 +36,8 @@ use super::watch::{Side, Waits};
 use arrow_schema::SchemaRef;
 use checkpoint::Notes;
 use haul_model::{
-    Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Incoming, Left, Leftover, OnLossy, Result, RunId, Settings,
-    Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
+    Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Holds, Incoming, Left, Leftover, OnLossy, ReadBack, Result,
+    RunId, Settings, Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
 use objects::Objects;
 pub use objects::add_keys;
@@ -60,6 +60,7 @@ pub struct PostgresSink {
     target: config::Target,
     env: Environment,
     options: Options,
+    settings: Settings,
     /// Server and database, for messages before the table is known.
     place: String,
     /// For looking at the catalog; one statement at a time.
@@ -218,6 +219,7 @@ impl PostgresSink {
             target,
             env: env.clone(),
             options,
+            settings: settings.clone(),
             place,
             control: Some(control),
             identity,
@@ -475,6 +477,24 @@ impl Sink for PostgresSink {
             Some(notes) => notes.of(&mut self.session("look")?, split),
             None => Ok(None),
         }
+    }
+
+    fn read_back(&self) -> Result<ReadBack> {
+        let planned = self.planned()?;
+        let columns: Vec<(usize, String)> = planned.columns.columns.iter().map(|column| (column.index, column.name.clone())).collect();
+        let connection = config::CONNECTION.iter().filter(|setting| setting.name != "table");
+        let mut settings: Vec<(String, String)> =
+            connection.filter_map(|setting| Some((setting.name.to_string(), self.settings.text(setting.name)?.to_string()))).collect();
+        settings.push(("table".into(), qualified(&planned.schema, &planned.name)));
+        settings.push(("columns".into(), columns.iter().map(|(_, name)| quote_ident(name)).collect::<Vec<_>>().join(",")));
+        // What the target cannot tell in another form is compared as text.
+        settings.push(("on_lossy".into(), "text".into()));
+        let holds = match planned.way {
+            Way::Append => Holds::More,
+            Way::Merge => Holds::Merged,
+            Way::Create | Way::Swap | Way::Refill { .. } => Holds::Written,
+        };
+        Ok(ReadBack { settings, columns, holds, tokens: false })
     }
 
     fn watch(&self) -> Option<Box<dyn Watch>> {

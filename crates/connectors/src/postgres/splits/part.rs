@@ -26,6 +26,8 @@ pub(in crate::postgres) enum Part {
         /// Exclusive.
         to: Option<String>,
     },
+    /// Keys in one of these ranges, both ends inclusive.
+    Ranges(String, Vec<(String, String)>),
     /// Keys that are NULL.
     Null(String),
     /// Rows whose keys have this hash; NULL alone counts as 0.
@@ -68,6 +70,10 @@ impl Display for Part {
                 write!(f, "key {}", quote_ident(key))?;
                 from.iter().try_for_each(|from| write!(f, " from {}", quoted(from)))?;
                 to.iter().try_for_each(|to| write!(f, " to {}", quoted(to)))
+            }
+            Self::Ranges(key, ranges) => {
+                let range = |(from, to): &(String, String)| format!("({}, {})", quoted(from), quoted(to));
+                write!(f, "key {} in {}", quote_ident(key), list(ranges.iter().map(range)))
             }
             Self::Null(key) => write!(f, "key {} null", quote_ident(key)),
             Self::Hash { keys, part, of } => write!(f, "hash {} {part} of {of}", names(keys)),
@@ -115,6 +121,11 @@ impl Part {
                 let key = key(name)?;
                 let ends = [from.as_ref().map(|from| key.compare(">=", from)), to.as_ref().map(|to| key.compare("<", to))];
                 Some(ends.into_iter().flatten().collect::<Vec<_>>().join(" AND "))
+            }
+            Self::Ranges(name, ranges) => {
+                let key = key(name)?;
+                let range = |(from, to): &(String, String)| format!("{} AND {}", key.compare(">=", from), key.compare("<=", to));
+                Some(format!("({})", ranges.iter().map(range).collect::<Vec<_>>().join(" OR ")))
             }
             Self::Null(name) => Some(key(name)?.equals(None)),
             Self::Hash { keys, part, of } => Some(hash(&keys.iter().map(key).collect::<Result<Vec<_>>>()?, *part, *of)),
@@ -207,6 +218,16 @@ impl Words<'_> {
         if self.take(" null") {
             return Some(Part::Null(key));
         }
+        if self.take(" in ") {
+            let ranges = self.separated(|words| {
+                words.take("(").then_some(())?;
+                let from = words.quoted('\'')?;
+                words.take(", ").then_some(())?;
+                let to = words.quoted('\'')?;
+                words.take(")").then_some((from, to))
+            })?;
+            return Some(Part::Ranges(key, ranges));
+        }
         let from = if self.take(" from ") { Some(self.quoted('\'')?) } else { None };
         let to = if self.take(" to ") { Some(self.quoted('\'')?) } else { None };
         Some(Part::Range { key, from, to })
@@ -295,6 +316,7 @@ mod tests {
             range(Some("1"), Some("\\2\n")),
             range(None, None),
             Part::Null("k".into()),
+            Part::Ranges("k".into(), vec![("-1".into(), "it's".into()), ("5".into(), "5".into())]),
             Part::Hash { keys: vec!["k".into(), odd.clone()], part: 0, of: 3 },
             Part::Values(vec![("k".into(), None), (odd.clone(), Some("null".into()))]),
             Part::Rest(vec!["k".into()], vec![vec![None], vec![Some("x), (".into())]]),
@@ -319,6 +341,7 @@ mod tests {
             "\"t\"",
             "key \"k\" from 5",
             "key \"k\" from '5' or true",
+            "key \"k\" in ('5', now())",
             "key \"k",
             "hash \"k\" 3 of 3",
             "values \"k\" = now()",
@@ -348,6 +371,7 @@ mod tests {
             (sql("key \"k\" null").as_str(), sql("key \"k\"").as_str()),
             ("\"k\" IS NOT DISTINCT FROM NULL", "\"k\" IS DISTINCT FROM NULL")
         );
+        assert!(sql("key \"k\" in ('5', '9'), ('11', '11')").starts_with("(\"k\" OPERATOR"), "in brackets");
         assert_eq!(
             sql("values \"t\" = 'it''s', \"k\" = null"),
             "\"t\" OPERATOR(\"pg_catalog\".=) 'it''s'::\"pg_catalog\".\"text\" AND \"k\" IS NOT DISTINCT FROM NULL"
