@@ -1,5 +1,6 @@
 """A contest: who takes part in a job, how a run is timed, and how its result is counted and compared."""
 import os
+import shutil
 import subprocess
 import sys
 
@@ -16,16 +17,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Contender:
     """One way to do a job: `argv(world)`, writing to `out` (a file) or into a table."""
 
-    def __init__(self, name, tool, argv, before=None, to_stdout=None, compare=True, bar=None):
+    def __init__(self, name, tool, argv, before=None, to_stdout=None, compare=True, bar=None, after=None):
         self.name, self.tool, self.argv = name, tool, argv
         self.before = before          # called with the world before each run, not timed
         self.to_stdout = to_stdout    # stdout goes to the output file ("out") or nowhere ("null")
         self.compare = compare        # its rows must have the digest of the others
+        self.after = after            # called with the world after each run, not timed: brings the output to where it is looked at
         self.bar = bar                # (what, limit, of whom): shown beside the figures
 
 
 class Job:
-    """`kind` says how the output is compared (see digest.py), `table` or `parquet`."""
+    """`kind` says how the output is compared (see digest.py), `table`, `parquet` or `set` (a folder of Parquet files)."""
 
     def __init__(self, name, title, kind, contenders, rows=None, extension="jsonl", note="", setup=None, sha256=None, table="bench_load", runs=None):
         self.name, self.title, self.kind, self.contenders = name, title, kind, contenders
@@ -90,7 +92,7 @@ def count(job, contender, world):
         return expected_rows(job, world)
     if job.kind == "table":
         return int(world.server.sql(f"select count(*) from {job.table}"))
-    if job.kind == "parquet":
+    if job.kind in ("parquet", "set"):
         return int(digest(job, world).split()[0])
     rows = lines(world.out)
     if job.kind == "csv":
@@ -106,6 +108,12 @@ def digest(job, world):
     if job.kind == "parquet":
         python = world.tool("duckdb") if "duckdb" in world.found else world.tool("duckdb-pg")
         argv = [python, "-c", peers.DUCKDB_PARQUET_DIGEST, world.out]
+    elif job.kind == "set":
+        from . import sets
+        done = subprocess.run(sets.digest_argv(world), capture_output=True, text=True)
+        if done.returncode:
+            raise Failed(f"the output cannot be read back: {done.stderr.strip()[-500:]}")
+        return done.stdout.strip()
     else:
         argv = [sys.executable, os.path.join(HERE, "digest.py"), job.kind, world.out]
     # The same bytes say the same: reading a million rows by value takes Python a while.
@@ -120,7 +128,9 @@ def digest(job, world):
 
 
 def clean(world):
-    if world.out and os.path.exists(world.out):
+    if world.out and os.path.isdir(world.out):
+        shutil.rmtree(world.out)
+    elif world.out and os.path.exists(world.out):
         os.remove(world.out)
 
 
@@ -140,6 +150,8 @@ def once(job, contender, world):
         figures = run(contender.argv(world), env)
     if before:
         figures.update(zip(("server_user", "server_system"), (after - was for after, was in zip(world.server.cpu(), before))))
+    if contender.after:
+        contender.after(world)
     rows = count(job, contender, world)
     if rows != expected_rows(job, world):
         raise Failed(f"{rows} rows arrived, not {expected_rows(job, world)}")

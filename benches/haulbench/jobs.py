@@ -2,7 +2,7 @@
 import fnmatch
 import sys
 
-from . import between, fixture, peers
+from . import between, fixture, peers, sets
 from .contest import Contender, Job, World
 from .peers import OFF, psql, python
 
@@ -132,7 +132,7 @@ def pg_write_jobs():
 
 
 def everything():
-    for group in (file_jobs, pg_read_jobs, pg_write_jobs, between.jobs):
+    for group in (file_jobs, pg_read_jobs, pg_write_jobs, between.jobs, sets.jobs):
         yield from group()
 
 

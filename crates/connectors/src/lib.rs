@@ -2,6 +2,8 @@
 
 pub mod file;
 pub mod generate;
+#[cfg(feature = "object")]
+pub mod object;
 pub mod postgres;
 mod registry;
 

@@ -3,7 +3,13 @@
 use haul_model::{Connector, Error, ErrorKind, Result, nearest};
 
 /// Every connector.
-pub static CONNECTORS: &[&dyn Connector] = &[&crate::file::FileConnector, &crate::generate::GenerateConnector, &crate::postgres::Postgres];
+pub static CONNECTORS: &[&dyn Connector] = &[
+    &crate::file::FileConnector,
+    &crate::generate::GenerateConnector,
+    #[cfg(feature = "object")]
+    &crate::object::ObjectConnector,
+    &crate::postgres::Postgres,
+];
 
 /// The connector that answers to a URI scheme.
 ///

@@ -118,6 +118,14 @@ pub trait ReadAt: Send + Sync {
     /// # Errors
     /// IO, or the end of the file.
     fn read_at(&self, offset: u64, length: usize) -> Result<bytes::Bytes>;
+    /// Reads several ranges together, in the order asked for; `None` where that is no better than one after another.
+    ///
+    /// # Errors
+    /// As [`ReadAt::read_at`].
+    fn read_ranges(&self, ranges: &[std::ops::Range<u64>]) -> Result<Option<Vec<bytes::Bytes>>> {
+        let _ = ranges;
+        Ok(None)
+    }
 }
 
 /// A container, opened for reading. Its pieces are numbered from 0; a decoder gets a piece's number as a

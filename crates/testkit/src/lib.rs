@@ -18,4 +18,5 @@ pub mod memory;
 pub mod pg;
 pub mod proxy;
 pub mod rows;
+pub mod s3;
 pub mod services;

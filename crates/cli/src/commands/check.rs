@@ -11,7 +11,7 @@ use haul_model::{Endpoint, Environment, Error, ErrorKind, Result};
 /// # Errors
 /// It cannot be reached at all, or something is missing.
 pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
-    let text = matches.get_one::<String>("endpoint").ok_or_else(|| Error::internal("no endpoint"))?;
+    let text = matches.get_one::<String>("address").ok_or_else(|| Error::internal("no endpoint"))?;
     let flags = given(matches);
     let json = flags.iter().any(|(n, v)| n == "json" && v != "false" && v != "off");
     let end = end(Endpoint::parse(text)?, Side::Source, &flags, &mut Vec::new(), &mut Vec::new())?;

@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use haul_model::{Endpoint, Environment, Error, Form, Result, Source, field_meta};
 
 fn open(matches: &ArgMatches, env: &Environment) -> Result<(Box<dyn Source>, bool)> {
-    let text = matches.get_one::<String>("endpoint").ok_or_else(|| Error::internal("no endpoint"))?;
+    let text = matches.get_one::<String>("address").ok_or_else(|| Error::internal("no endpoint"))?;
     let flags = given(matches);
     let json = flags.iter().any(|(n, v)| n == "json" && v != "false" && v != "off");
     let end = end(Endpoint::parse(text)?, Side::Source, &flags, &mut Vec::new(), &mut Vec::new())?;

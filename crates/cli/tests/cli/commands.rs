@@ -194,7 +194,7 @@ fn usage_errors() {
         "copy a.csv",
         "copi a.csv o.jsonl",
         "copy a.csv o.xyz",
-        "copy a.csv s3://bucket/o.csv",
+        "copy a.csv ftp://bucket/o.csv",
         "copy a.csv o.jsonl --cast id:bigin",
         "copy a.csv o.jsonl --cast nope:bigint",
         "copy a.csv o.jsonl --columns nope",

@@ -10,6 +10,8 @@ mod docs;
 mod durable;
 mod jobs;
 mod memory;
+mod objects;
+mod objects_broken;
 mod pipes;
 mod postgres;
 mod postgres_18;

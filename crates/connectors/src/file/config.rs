@@ -16,7 +16,7 @@ const FORMAT: Setting = Setting::new(
     "csv, tsv, jsonl (also json, raw, ndjson: one JSON object a line), parquet, arrow. Needed where the name does not say it; as a flag it is for those ends only.",
 );
 /// Settings for reading, beside the format's.
-pub static SOURCE: &[Setting] = &[
+pub const SOURCE: &[Setting] = &[
     FORMAT,
     compression::SETTING,
     Setting::new("max_row_bytes", Kind::Bytes, "64MiB", "A longer record is an error, so that one broken quote cannot take all memory."),
@@ -31,7 +31,7 @@ pub static SOURCE: &[Setting] = &[
 ];
 
 /// Settings for writing, beside the format's.
-pub static SINK: &[Setting] = &[
+pub const SINK: &[Setting] = &[
     FORMAT,
     compression::SETTING,
     compression::LEVEL_SETTING,
@@ -271,11 +271,23 @@ pub fn format_in_folder(path: &str, format: Option<&str>) -> Result<&'static For
 /// # Errors
 /// `Config`: a folder without a format.
 pub fn set_template(path: &str, settings: &Settings) -> Result<Option<String>> {
-    if !is_folder(path) {
-        let several = super::set::is_template(path) && !super::set::Template::parse(path)?.is_one_file();
-        return Ok(several.then(|| path.to_string()));
+    match is_folder(path) {
+        true => Ok(Some(template_in_folder(path, format_in_folder(path, settings.text("format"))?, settings))),
+        false => template_of_several(path),
     }
-    let format = format_in_folder(path, settings.text("format"))?;
+}
+
+/// The path, if it names several files.
+///
+/// # Errors
+/// `Config`: a template that cannot be read.
+pub fn template_of_several(path: &str) -> Result<Option<String>> {
+    let several = super::set::is_template(path) && !super::set::Template::parse(path)?.is_one_file();
+    Ok(several.then(|| path.to_string()))
+}
+
+/// The names of files in a folder for which no names are given.
+pub fn template_in_folder(path: &str, format: &FormatSpec, settings: &Settings) -> String {
     let mut extension = format.extensions[0].to_string();
     if !format.container
         && let Some(outer) = Compression::for_writing(settings, "").extension()
@@ -283,7 +295,8 @@ pub fn set_template(path: &str, settings: &Settings) -> Result<Option<String>> {
         extension = format!("{extension}.{outer}");
     }
     let folder = path.trim_end_matches('/').replace('{', "{{").replace('}', "}}");
-    Ok(Some(format!("{folder}/{{table}}_{{lane:04}}_{{part:04}}.{extension}")))
+    let folder = if path.is_empty() { String::new() } else { format!("{folder}/") };
+    format!("{folder}{{table}}_{{lane:04}}_{{part:04}}.{extension}")
 }
 
 /// Refuses settings of sets for a single file.

@@ -65,6 +65,11 @@ impl ByteStream {
         Self::new(Inner::At(file, 0), true)
     }
 
+    /// A file elsewhere: whole chunks cost no more waiting than parts of them.
+    pub fn far(stream: Box<dyn Read + Send>) -> Self {
+        Self::new(Inner::Stream(stream), true)
+    }
+
     /// A pipe.
     pub fn pipe(stream: Box<dyn Read + Send>) -> Self {
         Self::new(Inner::Stream(stream), false)

@@ -3,6 +3,7 @@
 mod config;
 mod input;
 mod open;
+mod placed;
 mod reader;
 mod set;
 mod shape;
@@ -18,11 +19,21 @@ pub use reader::CHUNK;
 pub use sink::{Destination, FileSink};
 pub use source::FileSource;
 
+// What files elsewhere are made of: the same formats, sets and manifests.
+pub(crate) use config::{
+    SINK as SINK_SETTINGS, SOURCE as SOURCE_SETTINGS, choose as format_by_name, no_set, template_in_folder, template_of_several,
+};
+pub(crate) use input::ByteStream;
+pub(crate) use placed::PlacedSink;
+pub(crate) use set::manifest::{self, Manifest, Member};
+pub(crate) use set::{Place, SetSink, finish as finish_set};
+pub(crate) use stored::Stored;
+pub(crate) use target::{Target, Upload};
+
 use haul_model::{
     CheckLine, Connector, ConnectorSpec, Endpoint, Environment, Error, ErrorKind, Example, Leftover, Result, Setting, Settings, Sink,
     Source,
 };
-use set::SetSink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

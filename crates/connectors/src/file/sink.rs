@@ -216,8 +216,10 @@ impl Sink for FileSink {
     }
 }
 
-struct FileWriter {
-    open: Arc<Writing>,
+/// A worker's way into a file.
+pub struct FileWriter {
+    /// The file.
+    pub open: Arc<Writing>,
 }
 
 impl Writer for FileWriter {

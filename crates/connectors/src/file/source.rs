@@ -307,7 +307,8 @@ impl Source for FileSource {
         let apart = !reading.ordered && splits.len() > 1 && self.files.iter().all(alone);
         let pieces: usize = self.files.iter().map(|f| if let Body::Container(c) = &f.body { c.pieces().len() } else { 1 }).sum();
         let method = self.method(pieces, apart);
-        Ok(ReadPlan { splits, method, lanes: usize::from(!apart), network: false, notes: Vec::new() })
+        let network = apart && self.files.iter().any(|file| file.stored.as_ref().is_some_and(|stored| stored.is_far()));
+        Ok(ReadPlan { splits, method, lanes: usize::from(!apart), network, notes: Vec::new() })
     }
 
     fn reopens(&self) -> bool {

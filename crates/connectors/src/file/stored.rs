@@ -19,6 +19,10 @@ pub trait Stored: Send + Sync {
     fn label(&self) -> &str;
     /// Bytes; `None` for a pipe.
     fn bytes(&self) -> Option<u64>;
+    /// Whether each read of it waits for the network.
+    fn is_far(&self) -> bool {
+        false
+    }
     /// Its bytes from the start.
     ///
     /// # Errors

@@ -16,6 +16,39 @@ pub enum Target {
     File(FileTarget),
     /// A pipe or device, written in order.
     Stream(StreamTarget),
+    /// Something that is sent elsewhere, in order.
+    Upload(Arc<dyn Upload>),
+}
+
+/// A file that is sent elsewhere while it is written. Nobody sees anything of it until it is published; dropped before it is sealed, it is taken back.
+pub trait Upload: Send + Sync {
+    /// For messages.
+    fn name(&self) -> String;
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// Connection, rights, limits of the other side.
+    fn write(&self, bytes: &[u8]) -> Result<()>;
+    /// Sends what is left and waits until all of it has arrived; what stands for the file, and its length.
+    ///
+    /// # Errors
+    /// As [`Upload::write`].
+    fn seal(&self) -> Result<(String, u64)>;
+    /// Takes back what was not sealed; names what could not be.
+    fn discard(&self) -> Vec<String>;
+}
+
+/// An upload as a `Write`, for an assembler.
+struct UploadShare(Arc<dyn Upload>);
+
+impl Write for UploadShare {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).map_err(std::io::Error::other)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A regular file that has no name yet, or a temporary one.
@@ -241,6 +274,7 @@ impl Target {
         match self {
             Self::File(file) => file.path.display().to_string(),
             Self::Stream(stream) => stream.name.clone(),
+            Self::Upload(upload) => upload.name(),
         }
     }
 
@@ -262,6 +296,7 @@ impl Target {
         let result = match self {
             Self::File(file) => file.file.write_all_at(bytes, offset),
             Self::Stream(stream) => stream.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes),
+            Self::Upload(upload) => return upload.write(bytes),
         };
         result.map_err(|e| self.cannot_write(e))
     }
@@ -284,6 +319,7 @@ impl Target {
                 Ok(Box::new(BufWriter::with_capacity(256 << 10, file)))
             }
             Self::Stream(stream) => Ok(Box::new(BufWriter::with_capacity(256 << 10, PipeShare(stream.out.clone())))),
+            Self::Upload(upload) => Ok(Box::new(BufWriter::with_capacity(256 << 10, UploadShare(upload.clone())))),
         }
     }
 
@@ -312,6 +348,7 @@ impl Target {
                 Ok(pipe.written)
             }
             Self::File(file) => file.publish(fsync).map_err(|e| self.cannot_write(e)),
+            Self::Upload(_) => Err(Error::internal("an upload is published by its place")),
         }
     }
 
@@ -323,12 +360,17 @@ impl Target {
         match self {
             Self::Stream(_) => Err(Error::internal("a pipe is no file of a set")),
             Self::File(file) => file.seal(fsync).map_err(|e| self.cannot_write(e)),
+            Self::Upload(upload) => upload.seal(),
         }
     }
 
     /// Takes the file back; names what could not be removed.
     pub fn discard(&self) -> Vec<String> {
-        let Self::File(file) = self else { return Vec::new() };
+        let file = match self {
+            Self::File(file) => file,
+            Self::Stream(_) => return Vec::new(),
+            Self::Upload(upload) => return upload.discard(),
+        };
         match file.temp.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(temp) if std::fs::remove_file(&temp).is_err() => vec![temp.display().to_string()],
             _ => Vec::new(),

@@ -290,6 +290,7 @@ impl Opened {
         let meta = metadata.metadata().row_group(group);
         let leaves = meta.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let windows = Windows::new(self.file.clone(), leaves.filter_map(|(_, column)| chunk_range(column)));
+        windows.fetch()?;
         ParquetRecordBatchReaderBuilder::new_with_metadata(windows, metadata.clone())
             .with_row_groups(vec![group])
             .with_projection(mask)

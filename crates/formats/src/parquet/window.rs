@@ -47,6 +47,20 @@ impl Windows {
         Self(Arc::new(Inner { file, chunks, window }))
     }
 
+    /// Fetches all column chunks together (of large ones their beginnings), where the file is far away.
+    pub(super) fn fetch(&self) -> Result<()> {
+        let inner = &self.0;
+        let all: u64 = inner.chunks.iter().map(|chunk| chunk.range.end - chunk.range.start).sum();
+        let most = if all <= ALL_WINDOWS as u64 { u64::MAX } else { inner.window as u64 };
+        let ranges: Vec<Range<u64>> =
+            inner.chunks.iter().map(|Chunk { range, .. }| range.start..range.end.min(range.start.saturating_add(most))).collect();
+        let fetched = inner.file.read_ranges(&ranges).map_err(|error| ParquetError::External(Box::new(error)))?;
+        for (chunk, bytes) in inner.chunks.iter().zip(fetched.into_iter().flatten()) {
+            *chunk.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Loaded { start: chunk.range.start, bytes };
+        }
+        Ok(())
+    }
+
     /// Bytes from `start` on: at least `least`, and more where the window holds them.
     fn load(&self, start: u64, least: usize) -> Result<Bytes> {
         let inner = &self.0;

@@ -35,6 +35,8 @@ pub type MakePlace = dyn Fn(&str) -> Result<Arc<dyn Place>> + Send + Sync;
 
 /// A set that is to be written.
 pub struct SetSink {
+    /// What it is called in messages.
+    name: String,
     /// The template as it was given.
     text: String,
     template: Template,
@@ -80,7 +82,14 @@ impl SetSink {
             }
             _ => {}
         }
-        Ok(Self { text: text.to_string(), template, dress, limits, run: run.to_string(), make, planned: None, shared: None })
+        let (name, text, run) = (text.to_string(), text.to_string(), run.to_string());
+        Ok(Self { name, text, template, dress, limits, run, make, planned: None, shared: None })
+    }
+
+    /// Called otherwise than its template in messages: by a URI.
+    pub fn called(mut self, name: String) -> Self {
+        self.name = name;
+        self
     }
 
     fn planned(&self) -> Result<&Planned> {
@@ -92,7 +101,7 @@ impl SetSink {
         let cut = self.limits.rows.is_some() || self.limits.bytes.is_some() || partitioned;
         if cut && !names.by_part() {
             return Err(Error::new(ErrorKind::Config, "the names of the files leave no room for the number of the part")
-                .object(&self.text)
+                .object(&self.name)
                 .hint("put {part:04} into the name"));
         }
         Ok(())
@@ -150,7 +159,7 @@ fn columns(incoming: &Incoming, output: &dyn Output, partition: Option<&Partitio
 
 impl Sink for SetSink {
     fn name(&self) -> String {
-        self.text.clone()
+        self.name.clone()
     }
 
     fn form(&self) -> Form {
@@ -168,7 +177,7 @@ impl Sink for SetSink {
         let partition = if by.is_empty() { None } else { Some(PartitionBy::new(&by, &incoming.schema)?) };
         self.check_names(&names, partition.is_some())?;
         let files = partition.as_ref().map_or(&incoming.schema, PartitionBy::files);
-        let output = self.dress.output(files).map_err(|e| e.object(&self.text))?;
+        let output = self.dress.output(files).map_err(|e| e.object(&self.name))?;
         let place = (self.make)(&names.root)?;
         place.check()?;
         let old = self.look(place.as_ref(), &names)?;

@@ -36,6 +36,11 @@ pub trait Place: Send + Sync {
     /// # Errors
     /// IO.
     fn put_manifest(&self, manifest: &Manifest) -> Result<()>;
+    /// Whether a visible file is there.
+    ///
+    /// # Errors
+    /// IO.
+    fn exists(&self, path: &str) -> Result<bool>;
     /// Every visible file, hidden ones left out.
     ///
     /// # Errors
@@ -172,6 +177,10 @@ impl Place for Folder {
             let _ = std::fs::remove_file(&temp);
             Error::io(path.display().to_string(), "cannot write", e)
         })
+    }
+
+    fn exists(&self, path: &str) -> Result<bool> {
+        Ok(self.at(path)?.exists())
     }
 
     fn list(&self) -> Result<Vec<String>> {
