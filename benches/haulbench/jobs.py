@@ -88,7 +88,7 @@ def pg_read_jobs():
                                                "public.bench", "--tgt-object", f"file://{w.out}"]),
         Contender(floor, "psql", psql("copy bench to stdout (format binary)"), to_stdout="null", compare=False),
     ], setup=setup, note=f"“{floor}” writes nothing: it is what one stream of the server's own binary format takes. Where Haul's time goes: with the server on "
-               "the same two cores, half of the sum of both CPU columns is the least that is possible (here 1.00 s of 1.12 s; the server's part of it is "
+               "the same two cores, half of the sum of both CPU columns is the least that is possible (here 0.97 s of 1.05 s; the server's part of it is "
                "what forming and sending the rows costs, and it does not shrink with more lanes); what is left is connecting, planning, and the last ranges, "
                "when one of two lanes has nothing more to do.")
     yield Job("pg_csv", "PostgreSQL to CSV", "csv", [
