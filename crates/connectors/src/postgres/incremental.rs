@@ -194,7 +194,9 @@ impl PostgresSource {
         let name = quote_ident(&column.name);
         let grows = self.grows(session, column)?;
         let highest = if grows { self.highest(session, &format!("pg_catalog.max({name})"))? } else { None };
-        let horizon = self.horizon(session)?;
+        let mut horizon = self.horizon(session)?;
+        // What was settled stays so: a transaction of another database that ends between the snapshot and the question counts as one of ours.
+        horizon.settled = horizon.settled.max(position.settled);
         let Horizon { settled, next, .. } = horizon;
         // A row's number has 32 bits; numbers below 3 are older than all.
         let raw = "xmin::pg_catalog.text::pg_catalog.int8";
