@@ -2,15 +2,11 @@
 
 static KEYS: &[(&[&str], &str)] = &[
     (&["max_parallel_workers"], "max_parallel_tables (beside streams)"),
-    (&["batches_per_partition"], "batches_per_split"),
-    (&["max_extractors"], "extractors"),
-    (&["max_transformers"], "transformers"),
-    (&["max_loaders"], "loaders"),
-    (&["extractor_batch_size"], "extractor_batch_rows"),
-    (&["transformer_batch_size"], "transformer_batch_rows"),
-    (&["loader_batch_size"], "loader_batch_rows"),
-    (&["extractor_queue_size"], "extractor_queue"),
-    (&["transformer_queue_size"], "transformer_queue"),
+    (&["batches_per_partition"], "split_key and method (splits are cut by size, at most 256 MiB)"),
+    (&["max_extractors", "max_loaders"], "degree (connections at once, on both sides)"),
+    (&["max_transformers"], "nothing (work on values uses every core)"),
+    (&["extractor_batch_size", "transformer_batch_size", "loader_batch_size"], "batch_size"),
+    (&["extractor_queue_size", "transformer_queue_size", "loader_queue_size"], "budget (bytes in flight)"),
     (&["tables", "migrations", "jobs"], "streams"),
     (&["source", "source_table", "src"], "from: CONNECTION:SCHEMA.TABLE"),
     (&["target", "target_table", "destination", "dst"], "to: CONNECTION:SCHEMA.TABLE"),
@@ -25,4 +21,18 @@ static KEYS: &[(&[&str], &str)] = &[
 pub fn instead(key: &str) -> Option<&'static str> {
     let key = key.replace('-', "_").to_ascii_lowercase();
     KEYS.iter().find(|(names, _)| names.contains(&key.as_str())).map(|(_, instead)| *instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{STREAM, TOP, settings};
+
+    #[test]
+    fn what_is_named_instead_exists() {
+        for (keys, instead) in super::KEYS {
+            let name = instead.split([' ', ':']).next().unwrap();
+            let known = settings().any(|s| s.name == name) || STREAM.iter().chain(TOP).any(|w| w.name == name) || name == "nothing";
+            assert!(known, "{keys:?}: {instead}");
+        }
+    }
 }

@@ -103,7 +103,9 @@ impl JobFile {
     /// # Errors
     /// `Config` with file and line; a file that cannot be read.
     pub fn read(path: &str, env: &Environment) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "cannot read the job file", e))?;
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Error::io(path, "cannot read the job file", e).hint("haul run JOB.yaml; haul schema-of-config describes the file")
+        })?;
         Self::parse(&text, path, env)
     }
 
