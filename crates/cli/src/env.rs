@@ -3,12 +3,17 @@
 use haul_model::{Environment, Error, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How long a run may take to stop by itself. Past that it waits for something that does not come (a silent pipe, a
+/// How long a run may take to stop by itself, in milliseconds. Past that it waits for something that does not come (a silent pipe, a
 /// stuck server), and the process ends as it is: targets are left whole by a crash at any moment, so also by this.
-const GRACE: Duration = Duration::from_secs(2);
+static GRACE: AtomicU64 = AtomicU64::new(2000);
+
+/// Gives the run more time to stop: what was read is to become durable.
+pub fn wait_to_stop(grace: Duration) {
+    GRACE.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Relaxed);
+}
 
 /// Collects the environment and installs the signal handlers. A second Ctrl-C ends the process at once.
 ///
@@ -25,7 +30,7 @@ pub fn environment() -> Result<Environment> {
         .map_err(|e| Error::io("this process", "cannot install a signal handler", e))?;
     let waiter = std::thread::Builder::new().name("haul-signals".into()).spawn(move || {
         if signals.forever().next().is_some() {
-            std::thread::sleep(GRACE);
+            std::thread::sleep(Duration::from_millis(GRACE.load(Relaxed)));
             eprintln!("error: stopped by the user");
             std::process::exit(130);
         }

@@ -6,13 +6,14 @@ use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
 use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
 use haul_engine::verify::{How, Target, Verify};
-use haul_engine::{Job, OnError, Options, Retries};
+use haul_engine::{Endless, Job, OnError, Options, Retries};
 use haul_formats::csv::flattens;
 use haul_model::{
     Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, Source, TablePart,
     Transform,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A job that is set up, with the settings that shape its display.
 pub struct Ready {
@@ -271,7 +272,15 @@ impl<'a> Ends<'a> {
             tracking.lock.take(tracking.store.as_ref(), &tracking.run.job)?;
         }
         let verify = verify(&settings, &sink_end, env);
-        let options = Options { tracking, cursor, verify, ..options(&settings, env, limit_in_source)? };
+        let mut options = Options { tracking, cursor, verify, ..options(&settings, env, limit_in_source)? };
+        if source.endless() {
+            options.endless.job = tracking::identity(&source_end, &sink_end, &settings, env)?;
+            if !settings.has("retries") {
+                // A server that restarts may be away for minutes, and nobody is there to start the job again.
+                options.retries.most = 20;
+            }
+            crate::env::wait_to_stop(settings.duration("grace").unwrap_or(Duration::from_secs(10)));
+        }
         Ok(Ready {
             from: source_end.endpoint.redacted(),
             to: sink_end.endpoint.redacted(),
@@ -348,6 +357,7 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         tracking: None,
         cursor: None,
         verify: None,
+        endless: Endless { max_latency: settings.duration("max_latency").unwrap_or(Endless::default().max_latency), ..Endless::default() },
         keys_later: false,
     })
 }

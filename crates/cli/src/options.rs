@@ -48,10 +48,24 @@ pub static JOB: &[Setting] = &[
     )
     .tuning(),
     Setting::new(
+        "max_latency",
+        Kind::Duration,
+        "1s",
+        "Endless jobs: rows are durable at the latest after this time, also while more keep coming. An idle stream never waits.",
+    )
+    .tuning(),
+    Setting::new(
+        "grace",
+        Kind::Duration,
+        "10s",
+        "Endless jobs: how long SIGTERM or Ctrl-C waits for what was read to become durable. Past that it is read again next time.",
+    )
+    .tuning(),
+    Setting::new(
         "retries",
         Kind::Int,
         "3",
-        "A lane whose connection fails (or that the server asks to try again) starts again from its last durable split, this often in a row.",
+        "A lane whose connection fails (or that the server asks to try again) starts again from its last durable split, this often in a row (endless jobs: 20 by default).",
     )
     .tuning(),
     Setting::new("retry_wait", Kind::Duration, "1s", "Before the first such try; then twice as long each time, at most a minute.").tuning(),

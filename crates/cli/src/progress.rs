@@ -97,6 +97,9 @@ pub fn line(name: &str, progress: &Progress, elapsed: Duration) -> String {
     if counts.rejected > 0 {
         text.push_str(&format!("  {} rejected", render::count(counts.rejected)));
     }
+    if let Some(behind) = progress.behind() {
+        text.push_str(&format!("  {} behind", render::count(behind)));
+    }
     if let Some(done) = progress.fraction().filter(|d| *d > 0.0) {
         text.push_str(&format!("  {:.0}%  ETA {}", done * 100.0, render::seconds(seconds * (1.0 - done) / done)));
     }
@@ -114,6 +117,10 @@ mod tests {
         progress.read.store(1000, Relaxed);
         progress.bytes_in.store(50_000, Relaxed);
         assert_eq!(line("t", &progress, Duration::from_secs(2)), "t  1,000 rows  500 rows/s  25.0 kB/s");
+        progress.lag.store(7, Relaxed);
+        progress.lag_known.store(true, Relaxed);
+        assert!(line("t", &progress, Duration::from_secs(2)).ends_with("  7 behind"));
+        progress.lag_known.store(false, Relaxed);
         progress.expected_rows.store(4000, Relaxed);
         assert_eq!(line("t", &progress, Duration::from_secs(2)), "t  1,000 rows  500 rows/s  25.0 kB/s  25%  ETA 6.00 s");
     }

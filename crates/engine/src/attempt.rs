@@ -117,10 +117,7 @@ impl<'a> Worker<'a> {
     /// The failure itself, if it cannot be tried again or was too often; a stop.
     pub fn again(&mut self, mut error: Error) -> Result<()> {
         let shared = self.shared;
-        let job = shared.job;
-        let possible =
-            shared.exclusive && !shared.keep_rows && job.options.limit.is_none() && job.sink.takes_back() && job.source.reopens();
-        if !possible {
+        if !possible(shared) {
             return Err(error);
         }
         loop {

@@ -74,32 +74,32 @@ impl Shared<'_> {
 
 /// An open split.
 pub(crate) struct Lane {
-    split: Split,
+    pub(crate) split: Split,
     /// Where the split stands among all.
     place: u64,
     order: Arc<Order>,
-    reader: Mutex<ReaderState>,
+    pub(crate) reader: Mutex<ReaderState>,
 }
 
-struct ReaderState {
-    reader: Box<dyn Reader>,
-    seq: u64,
+pub(crate) struct ReaderState {
+    pub(crate) reader: Box<dyn Reader>,
+    pub(crate) seq: u64,
     ended: bool,
 }
 
 /// Chunks taken from a lane in one go.
-struct Work<'a> {
-    seq: u64,
-    batches: Vec<Batch>,
-    _reservation: Reservation<'a>,
+pub(crate) struct Work<'a> {
+    pub(crate) seq: u64,
+    pub(crate) batches: Vec<Batch>,
+    pub(crate) _reservation: Reservation<'a>,
 }
 
 /// One worker with its codecs and its way into the sink.
 pub(crate) struct Worker<'a> {
     pub(crate) shared: &'a Shared<'a>,
-    number: usize,
+    pub(crate) number: usize,
     decoder: Option<Box<dyn Decoder>>,
-    chunk: Chunk<'a>,
+    pub(crate) chunk: Chunk<'a>,
     pub(crate) owed: Owed,
 }
 
@@ -220,11 +220,17 @@ impl<'a> Worker<'a> {
         Ok(Lane { split, place, order, reader: Mutex::new(ReaderState { reader, seq, ended: false }) })
     }
 
-    fn drain(&mut self, lane: &Arc<Lane>) -> Result<()> {
+    /// The chunks that follow are of this lane.
+    pub(crate) fn enter(&mut self, lane: &Arc<Lane>) -> Result<()> {
         self.chunk.order = Some(lane.clone());
         if self.shared.plan.write.whole_splits {
             self.chunk.writer()?.split(lane.split.id)?;
         }
+        Ok(())
+    }
+
+    fn drain(&mut self, lane: &Arc<Lane>) -> Result<()> {
+        self.enter(lane)?;
         loop {
             if self.shared.stopping() {
                 return self.shared.stopped();
@@ -259,9 +265,15 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn process(&mut self, work: Work<'_>) -> Result<()> {
-        let shared = self.shared;
-        let mut rejects = WorkerRejects::new(shared.policy);
+    pub(crate) fn process(&mut self, work: Work<'_>) -> Result<()> {
+        let mut rejects = WorkerRejects::new(self.shared.policy);
+        let result = self.process_into(work, &mut rejects);
+        // Counted where they were noticed; kept apart here for when they will come again.
+        self.chunk.tally.since.rejected += rejects.records + rejects.rows;
+        result
+    }
+
+    fn process_into(&mut self, work: Work<'_>, rejects: &mut WorkerRejects<'_>) -> Result<()> {
         let chunk = &mut self.chunk;
         (chunk.read, chunk.filtered) = (0, 0);
         let mut bytes_in = 0;
@@ -270,27 +282,27 @@ impl<'a> Worker<'a> {
                 Payload::Raw(raw) => {
                     bytes_in += raw.bytes.len() as u64;
                     match &mut self.decoder {
-                        Some(decoder) => decoder.decode(raw, &mut rejects, &mut |rows, rejects| chunk.rows(rows, rejects))?,
+                        Some(decoder) => decoder.decode(raw, rejects, &mut |rows, rejects| chunk.rows(rows, rejects))?,
                         None => chunk.pass(raw)?,
                     }
                 }
                 Payload::Columns(columns) => {
                     bytes_in += columns.get_array_memory_size() as u64;
                     let first = chunk.read;
-                    chunk.rows(Rows::new(columns, first), &mut rejects)?;
+                    chunk.rows(Rows::new(columns, first), rejects)?;
                 }
             }
             if chunk.left == Some(0) {
                 break;
             }
         }
-        chunk.end(&mut rejects)?;
+        chunk.end(rejects)?;
         chunk.tally.add(Counts { bytes_in, filtered: chunk.filtered, lossy: rejects.lossy, ..Counts::default() });
         Ok(())
     }
 
     /// Errors are told in source order: this one waits for its turn, and learns its row number there.
-    fn place(&self, lane: &Lane, error: Error) -> Error {
+    pub(crate) fn place(&self, lane: &Lane, error: Error) -> Error {
         if error.kind() == ErrorKind::Cancelled || error.place().row_in_chunk.is_none() && !is_row_error(&error) {
             return error;
         }
@@ -318,6 +330,13 @@ impl<'a> Worker<'a> {
 }
 
 impl Lane {
+    /// A lane of one worker alone.
+    pub(crate) fn alone(split: Split, reader: Box<dyn Reader>) -> Self {
+        let order = Arc::<Order>::default();
+        order.begin_split(0);
+        Self { split, place: 0, order, reader: Mutex::new(ReaderState { reader, seq: 0, ended: false }) }
+    }
+
     fn ended(&self) -> bool {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner).ended
     }
@@ -361,6 +380,12 @@ impl Lane {
     }
 }
 
+/// Bytes that a chunk holds in memory, what is made of it included.
+pub(crate) fn held(payload: &Payload) -> u64 {
+    let weight = weigh(payload);
+    (if is_token(payload) { weight.min(PIECE_HELD) } else { weight }) as u64 * EXPANSION
+}
+
 fn weigh(payload: &Payload) -> usize {
     match payload {
         Payload::Raw(raw) if is_token(payload) => raw.records.unwrap_or_default() as usize * PIECE_ROW_BYTES,
@@ -375,16 +400,16 @@ fn is_token(payload: &Payload) -> bool {
 }
 
 /// The chunk in hand, from rows to the sink.
-struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     shared: &'a Shared<'a>,
     transforms: &'a [Box<dyn Transform>],
     encoder: Option<Box<dyn Encoder>>,
     /// `None` once it has failed.
     writer: Option<Box<dyn Writer>>,
-    tally: Tally<'a>,
-    clock: Clock<'a>,
+    pub(crate) tally: Tally<'a>,
+    pub(crate) clock: Clock<'a>,
     order: Option<Arc<Lane>>,
-    seq: u64,
+    pub(crate) seq: u64,
     /// Rows decoded from this chunk (rejected records not counted).
     read: u64,
     filtered: u64,
@@ -431,7 +456,7 @@ impl<'a> Chunk<'a> {
         self.order.as_ref().map_or(0, |lane| lane.split.id)
     }
 
-    fn writer(&mut self) -> Result<&mut dyn Writer> {
+    pub(crate) fn writer(&mut self) -> Result<&mut dyn Writer> {
         match &mut self.writer {
             Some(writer) => Ok(writer.as_mut()),
             None => Err(Error::internal("a writer is used after it has failed")),
@@ -550,7 +575,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// Writes what the encoder holds.
-    fn flush(&mut self, rejects: &mut WorkerRejects<'_>) -> Result<()> {
+    pub(crate) fn flush(&mut self, rejects: &mut WorkerRejects<'_>) -> Result<()> {
         while let Some(mut block) = self.take_block()? {
             let sent = block.rows;
             let refused = self.send(&mut block, false)?;

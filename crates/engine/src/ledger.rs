@@ -68,6 +68,21 @@ impl Ledger {
         }
     }
 
+    /// Whether a split was opened.
+    pub fn knows(&self, split: u32) -> bool {
+        self.splits.contains_key(&split)
+    }
+
+    /// A split that will not be read any further under this number.
+    pub fn close(&mut self, split: u32) {
+        self.splits.remove(&split);
+    }
+
+    /// Up to where a split is durable.
+    pub fn durable_to(&self, split: u32) -> Position {
+        self.splits.get(&split).map(|entry| entry.durable_to.clone()).unwrap_or_default()
+    }
+
     /// Up to where a split was read.
     pub fn read_to(&self, split: u32) -> Position {
         self.splits.get(&split).map(|entry| entry.read_to.clone()).unwrap_or_default()

@@ -8,6 +8,7 @@
 //! order.rs    the turnstile that keeps a split's blocks in order, and numbers its records
 //! ledger.rs   spans of a split chain; what is durable
 //! budget.rs   bytes in flight
+//! endless/    jobs without an end: settle what was read, acknowledge it, go on
 //! retry.rs    which failures are tried again: one table
 //! resume.rs   whether a run can be gone on with, and the going on
 //! cursor.rs   reading only what is new
@@ -25,6 +26,7 @@ mod attempt;
 mod budget;
 mod cursor;
 pub mod diff;
+mod endless;
 mod kept;
 mod lane;
 mod ledger;
@@ -42,6 +44,7 @@ pub mod verify;
 
 pub use budget::Budget;
 pub use cursor::{Cursor, POSITION};
+pub use endless::Endless;
 pub use ledger::Ledger;
 pub use plan::{Job, Options, Plan, plan};
 pub use progress::{Counts, Progress};

@@ -4,6 +4,7 @@
 //! pass through untouched. Otherwise a decoder and an encoder are put in, with columns in between.
 
 use crate::cursor::{self, Cursor};
+use crate::endless::{self, Endless};
 use crate::reject::OnError;
 use crate::resume::{self, Resume, Tracking};
 use crate::retry::Retries;
@@ -48,6 +49,8 @@ pub struct Options {
     pub verify: Option<Verify>,
     /// Only what is new is read.
     pub cursor: Option<Cursor>,
+    /// What jobs without an end need to know.
+    pub endless: Endless,
     /// The job is one of several: foreign keys of a new table wait for the others ([`haul_model::Finished::keys_later`]).
     pub keys_later: bool,
 }
@@ -66,6 +69,7 @@ impl Default for Options {
             tracking: None,
             verify: None,
             cursor: None,
+            endless: Endless::default(),
             keys_later: false,
         }
     }
@@ -78,6 +82,8 @@ pub struct Plan {
     pub source: String,
     /// Name of the sink.
     pub sink: String,
+    /// The job goes on until it is stopped.
+    pub endless: bool,
     /// Bytes pass through in this encoding; `None` = decoded and encoded.
     pub pass_through: Option<Encoding>,
     /// The form values travel in.
@@ -116,6 +122,7 @@ const SMALL_INPUT: u64 = 512 << 10;
 /// # Errors
 /// Whatever makes the job impossible: see [`Source::plan`] and [`Sink::plan`].
 pub fn plan(job: &mut Job) -> Result<Plan> {
+    let endless = endless::begin(job)?;
     let left = match resume::look(job)? {
         Some(Left::Everything(rows)) => return finished(job, rows),
         Some(Left::Splits(done)) => Some(done),
@@ -134,6 +141,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     let mut incoming = Incoming {
         pass_through: pass_through.clone(),
         keys_later: job.options.keys_later,
+        endless: endless.then(|| job.options.endless.job.clone()),
         ..Incoming::new(job.source.name(), schema.clone())
     };
     if job.sink.wants_definition() && keeps_names(&own, &schema) {
@@ -152,10 +160,16 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     if degree < job.options.degree && job.options.limit.is_none() {
         read.notes.push(Note::new(format!("{} lanes were asked for: the target has room for {degree}", job.options.degree)));
     }
-    let (lanes, workers) = widths(job, &read, &write);
+    let (lanes, workers) = match endless {
+        true => endless::widths(job, &read, &mut write)?,
+        false => widths(job, &read, &write),
+    };
     job.sink.writers(workers, &mut write);
     size_blocks(&job.options, workers, &mut write);
-    let resume = resume::decide(job, &read, (lanes, workers), went_on)?;
+    let resume = match endless {
+        true => Resume::Endless,
+        false => resume::decide(job, &read, (lanes, workers), went_on)?,
+    };
     let verify = verify::plan(job, pass_through.is_some(), &resume)?;
     let mut notes = job.source.notes(form);
     notes.extend(read.notes.iter().cloned());
@@ -163,6 +177,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     Ok(Plan {
         source: job.source.name(),
         sink: job.sink.name(),
+        endless,
         pass_through,
         form,
         schema,
@@ -220,6 +235,7 @@ fn finished(job: &Job, rows: u64) -> Result<Plan> {
     Ok(Plan {
         source: job.source.name(),
         sink: job.sink.name(),
+        endless: false,
         pass_through: None,
         form: job.sink.form(),
         schema: std::sync::Arc::new(arrow_schema::Schema::empty()),

@@ -1,6 +1,6 @@
 //! Counters of a running job. Workers add once per chunk; whoever renders them polls.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Live counters, shared by all workers.
 #[derive(Debug, Default)]
@@ -23,6 +23,10 @@ pub struct Progress {
     pub expected_rows: AtomicU64,
     /// Input bytes expected in total; 0 = unknown.
     pub expected_bytes: AtomicU64,
+    /// Records that an endless source has beyond those read, over all lanes, where it can tell.
+    pub lag: AtomicU64,
+    /// Whether it can.
+    pub lag_known: AtomicBool,
 }
 
 /// A snapshot of [`Progress`].
@@ -82,6 +86,17 @@ impl Progress {
             (&self.filtered, c.filtered),
             (&self.lossy, c.lossy),
         ]
+    }
+
+    /// How far behind an endless job is, in records, where the source can tell.
+    pub fn behind(&self) -> Option<u64> {
+        self.lag_known.load(Relaxed).then(|| self.lag.load(Relaxed))
+    }
+
+    /// A lane that was `before` records behind is now `now` records behind.
+    pub(crate) fn lags(&self, before: u64, now: u64) {
+        self.lag.fetch_add(now.wrapping_sub(before), Relaxed);
+        self.lag_known.store(true, Relaxed);
     }
 
     /// The fraction done, between 0 and 1, where a total is known.

@@ -89,6 +89,8 @@ pub enum Resume {
         /// How the whole hangs together in time.
         consistency: String,
     },
+    /// The job has no end; what was settled is there, and the same command goes on behind it.
+    Endless,
     /// The earlier run had written everything. Nothing is left to do.
     Finished {
         /// Rows.
@@ -126,6 +128,7 @@ impl std::fmt::Display for Resume {
                 let rows: u64 = done.iter().map(|d| d.rows).sum();
                 write!(f, "goes on with an earlier run: {rows} rows of {} splits are there; {consistency}", done.len())
             }
+            Self::Endless => f.write_str("an endless job: started again, it goes on behind what is durable"),
             Self::Finished { rows } => write!(f, "an earlier run has written everything: {rows} rows"),
         }
     }

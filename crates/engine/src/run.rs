@@ -3,6 +3,7 @@
 use crate::attempt;
 use crate::budget::Budget;
 use crate::cursor;
+use crate::endless;
 use crate::lane::{Shared, Worker};
 use crate::ledger::Ledger;
 use crate::order::Order;
@@ -49,6 +50,9 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
     if let Resume::Finished { rows } = plan.resume {
         return Ok(finished_before(job, plan, rows, progress, started));
     }
+    if plan.endless {
+        return endless::run(job, plan, stop, progress, log);
+    }
     let estimate = job.source.estimate();
     progress.expected_rows.store(estimate.rows.unwrap_or(0), Relaxed);
     progress.expected_bytes.store(estimate.bytes.unwrap_or(0), Relaxed);
@@ -83,6 +87,7 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
             finished.notes.extend(notes);
             finished.notes.extend(resume::forget(job, saved, true));
             balanced?;
+            job.source.settled(&ledger.checkpoint()).map_err(|e| e.context("the rows are written, but the source could not note that"))?;
             cursor::keep(job, plan)?;
             if matches!(plan.resume, Resume::Continues { .. }) {
                 finished.notes.push(plan.resume.to_string());
@@ -272,7 +277,7 @@ impl Failure {
 }
 
 /// A worker that panics must not leave the others waiting for its turn.
-struct PanicGuard<'a>(&'a Failure);
+pub(crate) struct PanicGuard<'a>(pub &'a Failure);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {

@@ -35,6 +35,8 @@ pub struct Raw {
     pub first_byte: u64,
     /// Name of the file or table they came from, when the source has several.
     pub object: Option<std::sync::Arc<str>>,
+    /// The number by which the source itself knows each record (an offset in a log), where lines mean nothing.
+    pub offsets: Option<std::sync::Arc<[u64]>>,
 }
 
 /// Where the rows of a batch came from, so that an error far down the road can still name line and
@@ -108,6 +110,9 @@ impl Rows {
             let before = &origin.raw.bytes[..start as usize];
             if origin.raw.first_line > 0 {
                 error = error.line(origin.raw.first_line + before.iter().filter(|b| **b == b'\n').count() as u64);
+            }
+            if let Some(offset) = origin.raw.offsets.as_ref().and_then(|offsets| offsets.get(self.first_record as usize + record)) {
+                error = error.offset(*offset);
             }
             if let Some(object) = &origin.raw.object {
                 error = error.object(object.as_ref());

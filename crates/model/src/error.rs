@@ -81,6 +81,8 @@ pub struct Place {
     pub line: Option<u64>,
     /// Byte offset in the (decompressed) input, from 0.
     pub byte: Option<u64>,
+    /// Offset in a log (a topic's partition): the record's own number there.
+    pub offset: Option<u64>,
 }
 
 struct Inner {
@@ -162,6 +164,11 @@ impl Error {
     /// Sets the byte offset (from 0).
     pub fn byte(mut self, byte: u64) -> Self {
         self.0.place.byte = Some(byte);
+        self
+    }
+    /// Sets the offset in a log.
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.0.place.offset.get_or_insert(offset);
         self
     }
     /// Adds what the user can do about it, unless a hint is there already.
@@ -247,8 +254,13 @@ impl fmt::Display for Place {
             write!(f, "{sep}line {line}")?;
             sep = ", ";
         }
-        if let Some(row) = self.row {
-            write!(f, "{sep}row {row}")?;
+        match (self.offset, self.row) {
+            // The number in the log finds the record; the one in this run does not.
+            (Some(offset), _) => write!(f, "{sep}offset {offset}")?,
+            (None, Some(row)) => write!(f, "{sep}row {row}")?,
+            (None, None) => {}
+        }
+        if self.offset.is_some() || self.row.is_some() {
             sep = ", ";
         }
         if let Some(column) = &self.column {

@@ -37,5 +37,5 @@ pub use resume::{Earlier, Held, Left, Reuse, RunId, Saved, SplitDone, StateStore
 pub use settings::{Kind, Setting, Settings, nearest, parse_bytes, parse_duration};
 pub use sink::{Finished, Holds, Incoming, Keyed, KeysLater, ReadBack, Sink, Slot, Tracks, Writer};
 pub use source::{Encoding, Estimate, KeyRanges, Next, Reader, Reading, Source};
-pub use split::{Checkpoint, Position, Span, Split};
+pub use split::{Checkpoint, Mark, Position, Span, Split};
 pub use watch::{RUNNING, Watch};

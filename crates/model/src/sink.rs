@@ -1,7 +1,7 @@
 //! Writing: what a sink accepts and how the engine drives it.
 
 use crate::{
-    Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Result, RunId, SplitDone, TableDefinition, TablePart, Watch, WritePlan,
+    Block, Encoder, Encoding, Error, ErrorKind, Form, Left, Mark, Result, RunId, SplitDone, TableDefinition, TablePart, Watch, WritePlan,
 };
 use arrow_schema::SchemaRef;
 
@@ -18,12 +18,15 @@ pub struct Incoming {
     pub definition: Option<TableDefinition>,
     /// Foreign keys are not made with the table: it is one of several, and they are handed back for when all are there.
     pub keys_later: bool,
+    /// The job, where it is endless: the target is added to, nothing in it is replaced, and what was written becomes durable with every
+    /// settling ([`Writer::settle`], [`Sink::settle`]). There is no `finish`; the job ends with [`Sink::leave`].
+    pub endless: Option<String>,
 }
 
 impl Incoming {
     /// Rows with these columns, through the sink's encoder.
     pub fn new(source: impl Into<String>, schema: SchemaRef) -> Self {
-        Self { source: source.into(), schema, pass_through: None, definition: None, keys_later: false }
+        Self { source: source.into(), schema, pass_through: None, definition: None, keys_later: false, endless: None }
     }
 }
 
@@ -111,6 +114,28 @@ pub trait Sink: Send + Sync {
     fn takes_back(&self) -> bool {
         false
     }
+    /// Whether it can take an endless job: what was written can be made durable again and again.
+    fn settles(&self) -> bool {
+        false
+    }
+    /// Up to where earlier runs of an endless job are durable, as far as the target itself knows. Asked for before `plan`, and again after a
+    /// failure, because a settling whose answer was lost may have been done all the same: one that may still come counts as one that
+    /// will not, and must not come any more.
+    ///
+    /// # Errors
+    /// The target cannot be looked at.
+    fn marks(&self, _job: &str) -> Result<Vec<Mark>> {
+        Ok(Vec::new())
+    }
+    /// Everything that all writers have written becomes durable, together with these marks. In place of [`Writer::settle`] where writers have
+    /// no connections of their own: called while none of them writes. The rows that are durable since the last settling, counted by the
+    /// target where it can.
+    ///
+    /// # Errors
+    /// IO.
+    fn settle(&self, _marks: &[Mark]) -> Result<u64> {
+        Err(Error::new(ErrorKind::Unsupported, "an endless job cannot be written there").object(self.name()))
+    }
     /// How many writers there will be is known now: called once between `plan` and `begin`, so that the plan can say what
     /// holds for so many (guarantee, order among rows).
     fn writers(&mut self, _count: usize, _plan: &mut WritePlan) {}
@@ -147,7 +172,8 @@ pub trait Sink: Send + Sync {
     fn read_back(&self) -> Result<ReadBack> {
         Err(Error::new(ErrorKind::Unsupported, "what is written there cannot be read again").object(self.name()))
     }
-    /// In place of `abort`, for a tracked run that is to be gone on with: lets go of the target and leaves what is durable there.
+    /// In place of `abort`, for a tracked run that is to be gone on with, and at the end of every endless job, whether it was stopped or
+    /// failed: lets go of the target and leaves what is durable there.
     fn leave(&mut self) {}
     /// After `finish`, when nobody needs to know any more that the run has finished: removes the last note of it.
     ///
@@ -290,6 +316,15 @@ pub trait Writer: Send {
     /// As `write`. After an error of the connection it is open whether it was done: the note in the target tells.
     fn commit(&mut self, _split: &str, _done: &SplitDone) -> Result<bool> {
         Ok(false)
+    }
+    /// Endless jobs, where writers have connections of their own: everything that this writer has written becomes durable, in one
+    /// transaction with these marks (of the splits that it got rows of, or that have moved on without rows) where the target has
+    /// transactions. The rows that are durable since the last settling, as the target counts them.
+    ///
+    /// # Errors
+    /// IO, connection, a refused row. After an error of the connection it is open whether it was done: [`Sink::marks`] tells.
+    fn settle(&mut self, _marks: &[Mark]) -> Result<u64> {
+        Err(Error::internal("a writer that cannot settle got an endless job"))
     }
     /// No more blocks from this worker: send what is buffered and have it confirmed.
     ///

@@ -1,9 +1,11 @@
 //! Reading: what a source offers and how the engine drives it.
 
 use crate::{
-    Batch, Decoder, Digester, Earlier, Error, ErrorKind, Form, Note, Position, ReadPlan, Result, Reuse, Span, Split, TableDefinition, Watch,
+    Batch, Checkpoint, Decoder, Digester, Earlier, Error, ErrorKind, Form, Mark, Note, Position, ReadPlan, Result, Reuse, Span, Split,
+    TableDefinition, Watch,
 };
 use arrow_schema::SchemaRef;
+use std::time::Duration;
 
 /// A raw encoding that bytes can pass through in, untouched. Two ends that name the same one are joined
 /// without decoding; whatever makes bytes incompatible (dialect, types) belongs into `detail`.
@@ -83,6 +85,19 @@ pub trait Source: Send + Sync {
     fn since(&mut self, _stored: Option<&str>) -> Result<Option<String>> {
         Err(Error::new(ErrorKind::Unsupported, "this source cannot tell what is new").object(self.name()))
     }
+    /// Whether its splits have no end: the job goes on until it is stopped, and what is read becomes durable bit by bit. Asked for before
+    /// `plan`. Such a source plans at most as many splits as [`Reading::degree`] says (0: as it likes), because each has a worker of its own.
+    fn endless(&self) -> bool {
+        false
+    }
+    /// Before `plan`, for an endless source: up to where earlier runs of the same job are durable, as the target has it (empty where it
+    /// keeps nothing). What is read begins behind these marks, whatever the source itself remembers.
+    ///
+    /// # Errors
+    /// `Config`, `NotFound`: the source no longer has what follows a mark.
+    fn begin_at(&mut self, _marks: &[Mark]) -> Result<()> {
+        Ok(())
+    }
     /// Fixes how it is read and cuts it into splits. Called once, before any `open`.
     ///
     /// # Errors
@@ -156,6 +171,13 @@ pub trait Source: Send + Sync {
     fn watch(&self) -> Option<Box<dyn Watch>> {
         None
     }
+    /// After the sink's `finish`: everything up to here is durable. A source that remembers how far it was read (a consumer group) notes it.
+    ///
+    /// # Errors
+    /// It could not be noted: the rows are there, and come again next time.
+    fn settled(&mut self, _checkpoint: &Checkpoint) -> Result<()> {
+        Ok(())
+    }
     /// After the last reader has ended well: anything that must still be checked or released.
     ///
     /// # Errors
@@ -170,7 +192,8 @@ pub trait Source: Send + Sync {
 pub enum Next {
     /// Records.
     Batch(Batch),
-    /// Nothing for now (endless sources only). The engine flushes before it asks again.
+    /// Nothing for now (endless sources only). The engine makes durable what it has, acknowledges it, and calls [`Reader::wait`] before it
+    /// asks again.
     Idle,
     /// No more records.
     End,
@@ -193,5 +216,26 @@ pub trait Reader: Send {
     /// The source cannot note it.
     fn ack(&mut self, _spans: &[Span]) -> Result<()> {
         Ok(())
+    }
+    /// Once after `open` in endless jobs: what the target has of every split now, for readers whose spans are of splits that come and go. It is
+    /// durable, as if it had been acknowledged.
+    ///
+    /// # Errors
+    /// As [`Source::begin_at`].
+    fn begin_at(&mut self, _marks: &[Mark]) -> Result<()> {
+        Ok(())
+    }
+    /// The split with this number, where spans of one reader may be of splits that the plan does not have (partitions that a group hands
+    /// out). Its number is not used for another one later.
+    fn split(&self, _id: u32) -> Option<Split> {
+        None
+    }
+    /// After [`Next::Idle`]: waits until there may be more, at most so long. Endless sources only.
+    fn wait(&mut self, at_most: Duration) {
+        std::thread::sleep(at_most.min(Duration::from_millis(1)));
+    }
+    /// Records that the source has beyond those read, where it can tell.
+    fn lag(&self) -> Option<u64> {
+        None
     }
 }

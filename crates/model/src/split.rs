@@ -51,6 +51,15 @@ pub struct Span {
     pub to: Position,
 }
 
+/// Up to where a split is durable, by a name that means the same in a later run: what sinks store beside the rows of an endless job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// [`Split::what`].
+    pub split: String,
+    /// Everything up to here is durable.
+    pub position: Position,
+}
+
 /// For each split, the position up to which everything is durable in the sink.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoint(pub BTreeMap<u32, Position>);

@@ -2,8 +2,8 @@
 
 use arrow_schema::SchemaRef;
 use haul_model::{
-    Block, Decoder, Earlier, Encoder, Encoding, Error, ErrorKind, Estimate, Finished, Form, Incoming, Next, Note, Position, ReadPlan,
-    Reader, Reading, Result, Reuse, Sink, Slot, Source, Span, Split, WritePlan, Writer,
+    Block, Checkpoint, Decoder, Earlier, Encoder, Encoding, Error, ErrorKind, Estimate, Finished, Form, Incoming, Mark, Next, Note,
+    Position, ReadPlan, Reader, Reading, Result, Reuse, Sink, Slot, Source, Span, Split, WritePlan, Writer,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,12 @@ pub enum At {
     Write(u64),
     /// The n-th `Writer::close`.
     Close(u64),
+    /// The n-th `Writer::settle` or `Sink::settle`, before it does anything.
+    Settle(u64),
+    /// The same, once it is done: its answer is lost.
+    Settled(u64),
+    /// The n-th `Reader::ack`.
+    Ack(u64),
     /// `Sink::finish`.
     FinishSink,
 }
@@ -50,7 +56,7 @@ pub enum Fault {
 #[derive(Debug)]
 struct Plan {
     faults: Vec<(At, Fault)>,
-    counts: [AtomicU64; 6],
+    counts: [AtomicU64; 9],
 }
 
 impl Plan {
@@ -72,6 +78,14 @@ impl Plan {
         }
         Ok(short)
     }
+}
+
+/// A settling with what is planned before and after it.
+fn settled(plan: &Plan, settle: impl FnOnce() -> Result<u64>) -> Result<u64> {
+    let short = plan.hit(7, At::Settle)?;
+    let rows = settle()?;
+    plan.hit(8, At::Settled)?;
+    Ok(if short { rows.saturating_sub(1) } else { rows })
 }
 
 /// A source with faults.
@@ -115,6 +129,15 @@ impl Source for FaultySource {
     fn reopens(&self) -> bool {
         self.inner.reopens()
     }
+    fn endless(&self) -> bool {
+        self.inner.endless()
+    }
+    fn begin_at(&mut self, marks: &[Mark]) -> Result<()> {
+        self.inner.begin_at(marks)
+    }
+    fn settled(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        self.inner.settled(checkpoint)
+    }
     fn open(&self, split: &Split, from: &Position) -> Result<Box<dyn Reader>> {
         self.plan.hit(0, At::OpenReader)?;
         Ok(Box::new(FaultyReader { inner: self.inner.open(split, from)?, plan: self.plan.clone() }))
@@ -145,7 +168,20 @@ impl Reader for FaultyReader {
         Ok(next)
     }
     fn ack(&mut self, spans: &[Span]) -> Result<()> {
+        self.plan.hit(6, At::Ack)?;
         self.inner.ack(spans)
+    }
+    fn begin_at(&mut self, marks: &[Mark]) -> Result<()> {
+        self.inner.begin_at(marks)
+    }
+    fn split(&self, id: u32) -> Option<Split> {
+        self.inner.split(id)
+    }
+    fn wait(&mut self, at_most: Duration) {
+        self.inner.wait(at_most);
+    }
+    fn lag(&self) -> Option<u64> {
+        self.inner.lag()
     }
 }
 
@@ -177,6 +213,18 @@ impl Sink for FaultySink {
     }
     fn takes_back(&self) -> bool {
         self.inner.takes_back()
+    }
+    fn settles(&self) -> bool {
+        self.inner.settles()
+    }
+    fn marks(&self, job: &str) -> Result<Vec<Mark>> {
+        self.inner.marks(job)
+    }
+    fn settle(&self, marks: &[Mark]) -> Result<u64> {
+        settled(&self.plan, || self.inner.settle(marks))
+    }
+    fn leave(&mut self) {
+        self.inner.leave();
     }
     fn begin(&mut self) -> Result<()> {
         self.plan.hit(0, |_| At::Begin)?;
@@ -217,6 +265,9 @@ impl Writer for FaultyWriter {
             return Ok(Vec::new());
         }
         self.inner.write(slot, block)
+    }
+    fn settle(&mut self, marks: &[Mark]) -> Result<u64> {
+        settled(&self.plan, || self.inner.settle(marks))
     }
     fn close(&mut self) -> Result<Vec<(u64, Error)>> {
         self.plan.hit(5, At::Close)?;

@@ -258,6 +258,7 @@ pub fn error_json(error: &Error) -> serde_json::Value {
             "row": place.row,
             "line": place.line,
             "byte": place.byte,
+            "offset": place.offset,
             "code": error.code_text(),
             "hint": error.hint_text(),
     })

@@ -67,7 +67,7 @@ impl RecordReader {
         next.extend_from_slice(&self.buffer[length..]);
         self.buffer.truncate(length);
         let bytes = Bytes::from(std::mem::replace(&mut self.buffer, next));
-        let raw = Raw { bytes, records, first_line: self.line, first_byte: self.offset, object: Some(self.object.clone()) };
+        let raw = Raw { bytes, records, first_line: self.line, first_byte: self.offset, object: Some(self.object.clone()), offsets: None };
         self.seen = 0;
         self.line += lines;
         self.offset += length as u64;
@@ -152,6 +152,7 @@ impl Reader for PieceReader {
             first_line: 0,
             first_byte: 0,
             object: Some(self.object.clone()),
+            offsets: None,
         };
         Ok(Next::Batch(Batch { spans: vec![span], payload: Payload::Raw(raw) }))
     }

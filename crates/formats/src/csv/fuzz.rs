@@ -68,7 +68,7 @@ fn read(input: &CsvInput, file: &[u8], step: usize) -> (Vec<String>, Vec<String>
         };
         known = 0;
         let bytes = Bytes::copy_from_slice(&file[at..at + cut.bytes]);
-        let raw = Raw { bytes, records: cut.records, first_line: line, first_byte: at as u64, object: None };
+        let raw = Raw { bytes, records: cut.records, first_line: line, first_byte: at as u64, object: None, offsets: None };
         let before = rows.len() + seen.0.len();
         let decoded = decoder.decode(raw, &mut seen, &mut |batch, _| {
             rows.extend((0..batch.batch.num_rows()).map(|row| row_text(&batch, row)));

@@ -63,7 +63,7 @@ fn outcome(input: &JsonlInput, data: &[u8], step: usize) -> (Vec<String>, Vec<St
             continue;
         };
         let bytes = bytes::Bytes::copy_from_slice(&data[from..from + cut.bytes]);
-        let raw = Raw { bytes, records: cut.records, first_line: line, first_byte: from as u64, object: None };
+        let raw = Raw { bytes, records: cut.records, first_line: line, first_byte: from as u64, object: None, offsets: None };
         let (before, refused) = (rows.len(), rejects.0.len());
         let result = decoder.decode(raw, &mut rejects, &mut |batch: Rows, _: &mut dyn Rejects| {
             let columns = batch.batch.columns().iter().zip(batch.batch.schema_ref().fields());

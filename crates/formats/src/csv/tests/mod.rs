@@ -77,7 +77,7 @@ pub(super) fn frame(input: &CsvInput, bytes: &[u8], step: usize, mut chunk: impl
         assert!(!end || cut.bytes == fed - at, "everything is cut at the end");
         seen = 0;
         let records = Bytes::copy_from_slice(&bytes[at..at + cut.bytes]);
-        chunk(Raw { bytes: records, records: cut.records, first_line: line, first_byte: at as u64, object: None })?;
+        chunk(Raw { bytes: records, records: cut.records, first_line: line, first_byte: at as u64, object: None, offsets: None })?;
         at += cut.bytes;
         line += cut.lines;
     }
