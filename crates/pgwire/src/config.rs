@@ -144,6 +144,8 @@ pub struct Config {
     pub application_name: String,
     /// Command-line options for the server process (`-c name=value`); most poolers refuse them.
     pub options: Option<String>,
+    /// A replication connection to the database: for slots and streams of changes; SQL has no parameters there.
+    pub replication: bool,
     /// Which host is acceptable.
     pub target_session_attrs: TargetSession,
     /// Limit for one host: name look-up, TCP, TLS and log-in together; `None` = no limit.
@@ -168,6 +170,7 @@ impl Config {
             sslkey: None,
             application_name: "haul".into(),
             options: None,
+            replication: false,
             target_session_attrs: TargetSession::Any,
             connect_timeout: Some(Duration::from_secs(30)),
             idle_timeout: None,

@@ -10,6 +10,7 @@
 //!   heads included, without a copy.
 //! - COPY in: [`CopyIn`] takes frames as they came from another server, or payload to be framed; it looks at what the
 //!   server says while it writes, so a refused row surfaces at once.
+//! - Replication: logical slots with their snapshots, and [`Replication`], the stream of changes, as views into the buffer.
 //!
 //! Specification: PostgreSQL documentation, chapter "Frontend/Backend Protocol".
 
@@ -21,10 +22,12 @@ mod copy_out;
 mod error;
 mod link;
 mod lowat;
+mod replication;
 mod rows;
 mod socket;
 mod startup;
 mod tls;
+mod wal;
 
 pub use config::{Config, Host, RootCert, Secret, SslMode, TargetSession};
 pub use connection::{Connection, Transaction};
@@ -32,7 +35,11 @@ pub use copy_in::CopyIn;
 pub use copy_out::{CopyChunk, CopyFormat, CopyOut};
 pub use error::{Error, PgError, Result};
 pub use link::Canceller;
+pub use replication::{NewSlot, Replication, System};
 pub use rows::{Column, Row, Rows};
+pub use wal::{Lsn, NoLsn, WalMessage};
 
+#[cfg(test)]
+mod replication_tests;
 #[cfg(test)]
 mod server_tests;

@@ -150,6 +150,22 @@ impl Link {
         }
     }
 
+    /// Appends what is there to `into`, which must have spare capacity, without waiting. True if there was something.
+    pub fn take_into(&mut self, into: &mut Vec<u8>) -> Result<bool> {
+        match self.socket.try_read(into) {
+            Ok(Some(0)) => Err(Error::Closed { host: self.wait.host.clone() }),
+            Ok(got) => Ok(got.is_some()),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(Error::Closed { host: self.wait.host.clone() }),
+            Err(e) => Err(self.wait.io("read", e)),
+        }
+    }
+
+    /// Waits until something can be read, at most for `time`.
+    pub fn pause(&mut self, time: Duration) -> Result<()> {
+        let flushed = self.socket.try_flush().map_err(|e| self.wait.io("write", e))?;
+        self.socket.wait(true, !flushed, time).map(drop).map_err(|e| self.wait.io("read", e))
+    }
+
     /// Whether something to read is here, without waiting.
     pub fn has_input(&mut self) -> Result<bool> {
         if self.next < self.inbox.len() || self.socket.holds_plaintext() {

@@ -18,17 +18,17 @@ fn port() -> u16 {
     url.rsplit(':').next().and_then(|rest| rest.split('/').next()?.parse().ok()).expect("HAUL_PG_URL has a port")
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config::new(Host::Tcp("127.0.0.1".into(), port()), "postgres", "postgres");
     config.sslmode = SslMode::Disable;
     config
 }
 
-fn no_stop() -> Arc<AtomicBool> {
+pub(crate) fn no_stop() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(false))
 }
 
-fn connect() -> Connection {
+pub(crate) fn connect() -> Connection {
     Connection::connect(&config(), no_stop()).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn role(name: &str, password: &str, encryption: &str) -> Config {
 }
 
 /// A server that takes one connection, and what it does with it.
-fn fake(serve: impl FnOnce(std::net::TcpStream) + Send + 'static) -> Config {
+pub(crate) fn fake(serve: impl FnOnce(std::net::TcpStream) + Send + 'static) -> Config {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || serve(listener.accept().unwrap().0));
@@ -54,7 +54,7 @@ fn fake(serve: impl FnOnce(std::net::TcpStream) + Send + 'static) -> Config {
     config
 }
 
-fn read_frame(stream: &mut std::net::TcpStream) -> Vec<u8> {
+pub(crate) fn read_frame(stream: &mut std::net::TcpStream) -> Vec<u8> {
     let mut head = [0u8; 4];
     stream.read_exact(&mut head).unwrap();
     let mut body = vec![0u8; u32::from_be_bytes(head) as usize - 4];

@@ -106,6 +106,9 @@ fn log_in(mut link: Link, host: &Host, encryption: Encryption) -> Result<Connect
     if let Some(options) = &config.options {
         parameters.push(("options", options));
     }
+    if config.replication {
+        parameters.push(("replication", "database"));
+    }
     let built = frontend::startup_message(parameters, &mut message);
     built.map_err(|_| Error::Config("the user, database, application name or options hold a NUL byte".into()))?;
     link.send(&message)?;
