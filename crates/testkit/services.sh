@@ -5,8 +5,8 @@
 # environment as NAME=value lines, then `ready`, and ends them when its standard input closes.
 #
 # A service is one row of the table: the Debian packages that it needs, the function that starts it and the one
-# that returns once it answers (and does what must be done once). Rows start in order; a later row may use what
-# an earlier one has exported. Everything lives in one temporary folder, listens on loopback only, on ports that
+# that returns once it answers (and does what must be done once). Rows start in order, and are waited for
+# in order when all have started; a later row may use what an earlier one exported at its start. Everything lives in one temporary folder, listens on loopback only, on ports that
 # were free a moment ago, as an unprivileged user, and ends with the shell that started it, however that one ends.
 
 SERVICES='
@@ -15,6 +15,7 @@ postgres  | postgresql-15,postgresql-15-postgis-3,openssl | start_postgres  | re
 postgres18| python3-pip                                   | start_postgres18| ready_postgres18
 pgbouncer | pgbouncer                                     | start_pgbouncer | ready_pgbouncer
 s3        | python3-pip                                   | start_s3        | ready_s3
+kafka     | maven,openjdk-17-jre-headless,openssl         | start_kafka     | ready_kafka
 '
 
 SVC_USER=haultest            # owns the servers when we are root (PostgreSQL refuses to run as root)
@@ -129,7 +130,7 @@ svc_sweep() {
 
 # svc_up SERVICE...: starts them in the order of the table.
 svc_up() {
-    local name
+    local name step
     svc_sweep
     SVC_DIR=$(mktemp -d "${TMPDIR:-/tmp}/haul-svc.XXXXXX") || return
     echo "$$ $(svc_starttime $$)" >"$SVC_DIR/owner"
@@ -138,9 +139,12 @@ svc_up() {
         id "$SVC_USER" >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin "$SVC_USER" || return
         chown "$SVC_USER:" "$SVC_DIR"
     fi
-    for name in $(svc_all); do
-        [[ " $* " == *" $name "* ]] || continue
-        "$(svc_column "$name" 3)" && "$(svc_column "$name" 4)" || { svc_fail "$name could not be started"; return 1; }
+    # All start first: one that takes seconds until it answers does so while the others do.
+    for step in 3 4; do
+        for name in $(svc_all); do
+            [[ " $* " == *" $name "* ]] || continue
+            "$(svc_column "$name" "$step")" || { svc_fail "$name could not be started"; return 1; }
+        done
     done
 }
 
@@ -389,6 +393,102 @@ s3_answers() {
     [[ $(s3_ask PUT /haul </dev/null) == @(200|409) && $(echo ready | s3_ask PUT /haul/_ready) == 200 ]]
 }
 ready_s3() { svc_wait s3 s3_answers; }
+
+# ---- kafka: one node that is broker and controller, with a plain listener, TLS, and SASL (PLAIN, SCRAM) with and without TLS
+
+KAFKA_VERSION=4.1.0
+
+# kafka_libraries: the broker's jars, kept in the cache; the folder.
+kafka_libraries() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/haul/kafka-$KAFKA_VERSION
+    mkdir -p "$cache"
+    (
+        flock 9
+        [[ -e $cache/complete ]] && exit 0
+        build=$(mktemp -d) || exit
+        cat >"$build/pom.xml" <<POM
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>haul.test</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$KAFKA_VERSION</version></dependency>
+<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.2</version></dependency>
+</dependencies></project>
+POM
+        (cd "$build" && mvn -q -B dependency:copy-dependencies -DoutputDirectory="$cache/libs") >"$cache/mvn.log" 2>&1 </dev/null \
+            && touch "$cache/complete"
+        rc=$?
+        rm -rf "$build"
+        exit "$rc"
+    ) 9>"$cache/lock" || { tail -20 "$cache/mvn.log" >&2; svc_fail "Kafka could not be downloaded"; return 1; }
+    echo "$cache/libs"
+}
+
+start_kafka() {
+    local dir=$SVC_DIR/kafka libs ports listener mechanism security=org.apache.kafka.common.security
+    libs=$(kafka_libraries) || return
+    # Where the unprivileged user can read it; a home folder is closed to others.
+    mkdir -p "$dir/data" && cp -r "$libs" "$dir/libs" || return
+    [[ -d $SVC_DIR/tls ]] || (make_certificates >"$SVC_DIR/tls.log" 2>&1 </dev/null) || { cat "$SVC_DIR/tls.log" >&2; return 1; }
+    cat "$SVC_DIR/tls/server.key" "$SVC_DIR/tls/server.crt" >"$dir/server.pem" || return
+    read -r -a ports <<<"$(svc_ports 5)"
+    cat >"$dir/server.properties" <<CONF
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:${ports[0]}
+controller.listener.names=CONTROLLER
+listeners=CONTROLLER://127.0.0.1:${ports[0]},PLAINTEXT://127.0.0.1:${ports[1]},SSL://localhost:${ports[2]},SASL_SSL://localhost:${ports[3]},SASL_PLAINTEXT://127.0.0.1:${ports[4]}
+advertised.listeners=PLAINTEXT://127.0.0.1:${ports[1]},SSL://localhost:${ports[2]},SASL_SSL://localhost:${ports[3]},SASL_PLAINTEXT://127.0.0.1:${ports[4]}
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+ssl.keystore.type=PEM
+ssl.keystore.location=$dir/server.pem
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+log.dirs=$dir/data
+num.partitions=1
+offsets.topic.num.partitions=3
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=3
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+auto.create.topics.enable=false
+log.retention.ms=-1
+CONF
+    for listener in sasl_ssl sasl_plaintext; do
+        echo "listener.name.$listener.plain.sasl.jaas.config=$security.plain.PlainLoginModule required user_haul=\"plain secret\";"
+        for mechanism in scram-sha-256 scram-sha-512; do
+            echo "listener.name.$listener.$mechanism.sasl.jaas.config=$security.scram.ScramLoginModule required;"
+        done
+    done >>"$dir/server.properties"
+    cat >"$dir/log4j2.properties" <<'CONF'
+rootLogger.level=WARN
+rootLogger.appenderRef.out.ref=out
+logger.start.name=kafka.server.KafkaRaftServer
+logger.start.level=INFO
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c)%n
+CONF
+    ((EUID == 0)) && chown -R "$SVC_USER:" "$dir"
+    svc_as "${KAFKA_JAVA[@]}" -cp "$dir/libs/*" kafka.tools.StorageTool format -t AAAAAAAAAAAAAAAAAAAAAQ -c "$dir/server.properties" \
+        -S 'SCRAM-SHA-256=[name=haul,password="scram secret"]' -S 'SCRAM-SHA-512=[name=haul,password="scram secret"]' \
+        >"$SVC_DIR/kafka-format.log" 2>&1 || { cat "$SVC_DIR/kafka-format.log" >&2; return 1; }
+    svc_run kafka TERM "${KAFKA_JAVA[@]}" -Dlog4j2.configurationFile="$dir/log4j2.properties" -cp "$dir/libs/*" kafka.Kafka "$dir/server.properties"
+    svc_export HAUL_KAFKA "127.0.0.1:${ports[1]}"
+    svc_export HAUL_KAFKA_SSL "localhost:${ports[2]}"
+    svc_export HAUL_KAFKA_SASL_SSL "localhost:${ports[3]}"
+    svc_export HAUL_KAFKA_SASL "127.0.0.1:${ports[4]}"
+    svc_export HAUL_KAFKA_CA "$SVC_DIR/tls/ca.crt"
+    svc_export HAUL_KAFKA_OTHER_CA "$SVC_DIR/tls/other-ca.crt"
+    # What a broker of a test's own is made from: libs/ and server.properties.
+    svc_export HAUL_KAFKA_HOME "$dir"
+}
+KAFKA_JAVA=(java -Xmx400m -XX:+UseSerialGC -XX:TieredStopAtLevel=1)
+# Its ports are open some time before it can do anything.
+kafka_answers() { grep -q "Kafka Server started" "$SVC_DIR/kafka.log"; }
+ready_kafka() { svc_wait kafka kafka_answers; }
 
 # ---- by itself
 

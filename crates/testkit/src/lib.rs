@@ -5,6 +5,7 @@
 //! - [`instance`]: a server of a test's own, which it may stop
 //! - [`proxy`]: a TCP proxy that breaks connections
 //! - [`memory`]: a source and a sink that keep their batches in memory
+//! - [`kafka`]: topics, another client, and a broker of a test's own
 //! - [`log`]: a log that grows while it is read, and sinks that settle, for jobs without an end
 //! - [`faults`]: decorators that fail, wait or lie at a chosen call
 //! - [`conformance`]: the contracts of the traits, checked against any source or sink
@@ -15,6 +16,7 @@
 pub mod conformance;
 pub mod faults;
 pub mod instance;
+pub mod kafka;
 pub mod log;
 pub mod memory;
 pub mod pg;
