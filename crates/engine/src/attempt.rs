@@ -90,7 +90,12 @@ impl Owed {
 /// Whether a worker may start again from its last durable split.
 fn possible(shared: &Shared<'_>) -> bool {
     let job = shared.job;
-    shared.exclusive && !shared.keep_rows && job.options.limit.is_none() && job.sink.takes_back() && job.source.reopens()
+    shared.exclusive
+        && shared.loading.is_none()
+        && !shared.keep_rows
+        && job.options.limit.is_none()
+        && job.sink.takes_back()
+        && job.source.reopens()
 }
 
 impl<'a> Worker<'a> {
@@ -117,10 +122,7 @@ impl<'a> Worker<'a> {
     /// The failure itself, if it cannot be tried again or was too often; a stop.
     pub fn again(&mut self, mut error: Error) -> Result<()> {
         let shared = self.shared;
-        let job = shared.job;
-        let possible =
-            shared.exclusive && !shared.keep_rows && job.options.limit.is_none() && job.sink.takes_back() && job.source.reopens();
-        if !possible {
+        if !possible(shared) {
             return Err(error);
         }
         loop {
