@@ -6,7 +6,7 @@ import sys
 
 from . import between, peers
 from .contest import Contender, Job
-from .measure import Failed, output
+from .measure import Failed
 from .peers import OFF
 
 FILES = 8
@@ -18,7 +18,7 @@ MAKE_SET = """
 import duckdb, sys
 csv, folder, files, columns = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 duckdb.sql(f"create table o as select * from read_csv('{csv}', columns={columns})")
-rows = duckdb.sql("select count(*) from o").fetchone()[0]
+rows = duckdb.sql("select count(*) from o").fetchall()[0][0]
 for i in range(files):
     a, b = rows * i // files, rows * (i + 1) // files
     duckdb.sql(f"copy (select * from o where rowid >= {a} and rowid < {b}) to '{folder}/orders_{i}.parquet' (format parquet, compression zstd)")
@@ -57,7 +57,9 @@ def orders_set(w):
     if not os.path.exists(os.path.join(folder, f"orders_{FILES - 1}.parquet")):
         os.makedirs(folder, exist_ok=True)
         csv = os.path.join(w.data, f"orders-{between.ORDERS_SCALE}.csv")
-        output(w.tool("duckdb"), "-c", MAKE_SET, csv, folder, str(FILES), COLUMNS)
+        made = subprocess.run([w.tool("duckdb"), "-c", MAKE_SET, csv, folder, str(FILES), COLUMNS], capture_output=True, text=True)
+        if made.returncode:
+            raise Failed(f"the set of files cannot be made: {made.stderr[-500:]}")
     if not os.path.exists(half(w, 1)):
         for number, compare in enumerate(("<=", ">")):
             w.server.sql("\\copy (select * from orders where o_orderkey " + compare + " (select percentile_disc(0.5) within group (order by o_orderkey) "

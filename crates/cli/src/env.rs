@@ -42,6 +42,7 @@ pub fn environment() -> Result<Environment> {
         stop,
         run_id: run_id(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
+        idle: haul_model::Idle::default(),
     })
 }
 

@@ -6,11 +6,11 @@ use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
 use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
 use haul_engine::verify::{How, Target, Verify};
-use haul_engine::{Endless, Job, OnError, Options, Retries};
+use haul_engine::{Endless, Job, OnError, Options, Pools, Retries};
 use haul_formats::csv::flattens;
 use haul_model::{
-    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, Result, Rows, RunId, Saved, Setting, Settings, Source, TablePart,
-    Transform,
+    Catalog, Connector, Endpoint, Environment, Error, ErrorKind, Left, ReadBack, Result, Rows, RunId, Saved, Setting, Settings, Source,
+    TablePart, Transform,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -219,6 +219,18 @@ impl<'a> Ends<'a> {
                 share(&mut sink, Side::Sink, shared, &value)?;
             }
         }
+        if let Some(batches) = settings.int("batches_per_split") {
+            let Some(rows) = settings.int("batch_size") else {
+                return Err(Error::new(
+                    ErrorKind::Config,
+                    "batches_per_split counts batches, and batch_size does not say how large they are",
+                )
+                .hint("give both, or --split-rows N"));
+            };
+            if !source.settings.has("split_rows") {
+                share(&mut source, Side::Source, "split_rows", &batches.saturating_mul(rows).to_string())?;
+            }
+        }
         if settings.flag("infer", false) {
             can_be_read_twice(&source, "--infer")?;
         }
@@ -358,7 +370,24 @@ fn options(settings: &Settings, env: &Environment, limit_in_source: bool) -> Res
         cursor: None,
         verify: None,
         endless: Endless { max_latency: settings.duration("max_latency").unwrap_or(Endless::default().max_latency), ..Endless::default() },
+        pools: pools(settings)?,
         keys_later: false,
+    })
+}
+
+/// Threads that read ahead and write behind.
+fn pools(settings: &Settings) -> Result<Pools> {
+    let number = |name: &str| match settings.int(name) {
+        None => Ok(None),
+        Some(n @ 1..=1024) => Ok(Some(n as usize)),
+        Some(n) => Err(Error::new(ErrorKind::Config, format!("setting {name:?} goes from 1 to 1024, not {n}"))),
+    };
+    Ok(Pools {
+        extractors: number("extractors")?,
+        extractor_queue: number("extractor_queue")?,
+        transformers: number("transformers")?,
+        loaders: number("loaders")?,
+        loader_queue: number("loader_queue")?,
     })
 }
 
@@ -381,8 +410,13 @@ struct WayBack {
 }
 
 impl Target for WayBack {
-    fn source(&self, settings: &[(String, String)]) -> Result<Box<dyn Source>> {
-        let mut endpoint = self.endpoint.clone();
+    fn source(&self, back: &ReadBack) -> Result<Box<dyn Source>> {
+        let mut endpoint = match &back.at {
+            Some(uri) if uri.contains("://") => Endpoint { query: Vec::new(), ..Endpoint::parse(uri)? },
+            Some(path) => Endpoint { address: path.clone(), is_uri: false, ..self.endpoint.clone() },
+            None => self.endpoint.clone(),
+        };
+        let settings = &back.settings;
         // The format decides which settings exist.
         endpoint.query.extend(settings.iter().filter(|(name, _)| name == "format").cloned());
         let specs = self.connector.source_settings(&endpoint)?;

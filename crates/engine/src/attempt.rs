@@ -90,7 +90,12 @@ impl Owed {
 /// Whether a worker may start again from its last durable split.
 fn possible(shared: &Shared<'_>) -> bool {
     let job = shared.job;
-    shared.exclusive && !shared.keep_rows && job.options.limit.is_none() && job.sink.takes_back() && job.source.reopens()
+    shared.exclusive
+        && shared.loading.is_none()
+        && !shared.keep_rows
+        && job.options.limit.is_none()
+        && job.sink.takes_back()
+        && job.source.reopens()
 }
 
 impl<'a> Worker<'a> {

@@ -11,13 +11,14 @@ use crate::kept::{Kept, Noted, find_row};
 use crate::ledger::Ledger;
 use crate::order::Order;
 use crate::plan::{Job, Plan};
+use crate::pools::{Ahead, Loading};
 use crate::progress::{Counts, Progress};
 use crate::reject::{Policy, WorkerRejects, is_row_error};
 use crate::run::{Failure, records_before};
 use crate::shares::{Clock, Doing, Shares};
 use crate::verify::witness::{Proof, Witness};
 use haul_model::{
-    Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Split,
+    Batch, Block, BlockBody, Decoder, Encoder, Error, ErrorKind, Next, Payload, Position, Raw, Reader, Rejects, Result, Rows, Slot, Split,
     SplitDone, Transform, Writer,
 };
 use std::collections::VecDeque;
@@ -60,6 +61,10 @@ pub(crate) struct Shared<'a> {
     pub shares: &'a Shares,
     /// What is sent is added up here.
     pub proof: Option<&'a Proof>,
+    /// Splits that are read before a worker asks for them.
+    pub ahead: Option<Ahead>,
+    /// Blocks that others write.
+    pub loading: Option<Loading>,
 }
 
 impl Shared<'_> {
@@ -129,8 +134,9 @@ impl<'a> Worker<'a> {
         let mut rejects = WorkerRejects::new(self.shared.policy);
         self.chunk.flush(&mut rejects)?;
         self.chunk.clock.now(Doing::Writing);
-        let refused = self.chunk.writer()?.close()?;
-        if let Some((_, error)) = refused.into_iter().next() {
+        if self.shared.loading.is_none()
+            && let Some((_, error)) = self.chunk.writer()?.close()?.into_iter().next()
+        {
             return Err(error);
         }
         self.chunk.seen(Witness::settle);
@@ -209,7 +215,11 @@ impl<'a> Worker<'a> {
 
     /// Opens a split. Splits that are read one after another continue one order, so that their rows stay in it.
     fn open(&self, split: Split) -> Result<Lane> {
-        let reader = self.shared.job.source.open(&split, &Position::start())?;
+        let ahead = self.shared.ahead.as_ref().map(|ahead| ahead.take(split.id, &|| self.shared.stopping())).transpose()?.flatten();
+        let reader = match ahead {
+            Some(reader) => reader,
+            None => self.shared.job.source.open(&split, &Position::start())?,
+        };
         let one_by_one = self.shared.plan.lanes == 1 && !self.shared.exclusive;
         let (order, seq) = match one_by_one {
             true => (self.shared.chain.clone(), self.shared.chain_seq.load(Relaxed)),
@@ -431,7 +441,8 @@ impl<'a> Chunk<'a> {
             shared,
             transforms: &shared.job.transforms,
             encoder: decoded.then(|| shared.job.sink.encoder()).transpose()?,
-            writer: Some(shared.job.sink.open(lane)?),
+            // Loaders have their own connections; where a place must be taken in order, the worker takes it.
+            writer: (shared.loading.is_none() || !shared.plan.write.own_connections).then(|| shared.job.sink.open(lane)).transpose()?,
             tally: Tally::new(shared.progress),
             clock: Clock::new(shared.shares),
             order: None,
@@ -548,6 +559,10 @@ impl<'a> Chunk<'a> {
     /// A chunk whose rows nobody has counted yet: the writer does, and says so in the block.
     fn pass_uncounted(&mut self, raw: Raw) -> Result<()> {
         let mut block = Block { body: BlockBody::Shared(raw.bytes), rows: 0 };
+        if let Some(loading) = &self.shared.loading {
+            self.clock.now(Doing::Waiting);
+            return loading.hand(Slot::default(), block, false, || self.shared.stopping());
+        }
         if let Some((_, error)) = self.send(&mut block, false)?.into_iter().next() {
             return Err(error);
         }
@@ -577,6 +592,10 @@ impl<'a> Chunk<'a> {
     /// Writes what the encoder holds.
     pub(crate) fn flush(&mut self, rejects: &mut WorkerRejects<'_>) -> Result<()> {
         while let Some(mut block) = self.take_block()? {
+            if self.shared.loading.is_some() {
+                self.hand(block, false)?;
+                continue;
+            }
             let sent = block.rows;
             let refused = self.send(&mut block, false)?;
             self.account(&block, sent - refused.len() as u64);
@@ -612,6 +631,9 @@ impl<'a> Chunk<'a> {
     }
 
     fn write(&mut self, mut block: Block, last: bool) -> Result<()> {
+        if self.shared.loading.is_some() {
+            return self.hand(block, last);
+        }
         let sent = block.rows;
         let refused = self.send(&mut block, last)?;
         if let Some((_, error)) = refused.into_iter().next() {
@@ -622,16 +644,26 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
+    /// Leaves the block to the loaders, once its place is taken.
+    fn hand(&mut self, mut block: Block, last: bool) -> Result<()> {
+        self.wait_for_turn()?;
+        let slot = match &mut self.writer {
+            Some(writer) => writer.reserve(&mut block)?,
+            None => Slot::default(),
+        };
+        if last {
+            self.pass_turn()?;
+        }
+        self.clock.now(Doing::Waiting);
+        let Some(loading) = &self.shared.loading else { return Err(Error::internal("a block for loaders that are not there")) };
+        loading.hand(slot, block, true, || self.shared.stopping())?;
+        self.clock.now(Doing::Working);
+        Ok(())
+    }
+
     /// Waits for the chunk's turn where there is an order, takes the block's place, and writes it.
     fn send(&mut self, block: &mut Block, last: bool) -> Result<Vec<(u64, Error)>> {
-        if let Some(place) = self.place_among_splits() {
-            self.clock.now(Doing::Waiting);
-            self.shared.merged.wait(place, || self.shared.stopping())?;
-        } else if !self.shared.exclusive && !self.unordered() {
-            self.clock.now(Doing::Waiting);
-            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
-            lane.order.wait(self.seq, || self.shared.stopping())?;
-        }
+        self.wait_for_turn()?;
         self.clock.now(Doing::Writing);
         let slot = self.writer()?.reserve(block)?;
         if last {
@@ -642,6 +674,18 @@ impl<'a> Chunk<'a> {
         Ok(refused)
     }
 
+    fn wait_for_turn(&mut self) -> Result<()> {
+        if let Some(place) = self.place_among_splits() {
+            self.clock.now(Doing::Waiting);
+            self.shared.merged.wait(place, || self.shared.stopping())?;
+        } else if !self.shared.exclusive && !self.unordered() {
+            self.clock.now(Doing::Waiting);
+            let lane = self.order.clone().ok_or_else(|| Error::internal("a block without a lane"))?;
+            lane.order.wait(self.seq, || self.shared.stopping())?;
+        }
+        Ok(())
+    }
+
     fn pass_turn(&self) -> Result<()> {
         let lane = self.order.as_ref().ok_or_else(|| Error::internal("a turn without a lane"))?;
         lane.order.complete(self.seq, self.read);
@@ -649,12 +693,7 @@ impl<'a> Chunk<'a> {
     }
 
     fn account(&mut self, block: &Block, rows: u64) {
-        let bytes = match &block.body {
-            BlockBody::Bytes(bytes) | BlockBody::Compressed { bytes, .. } => bytes.len() as u64,
-            BlockBody::Shared(bytes) => bytes.len() as u64,
-            BlockBody::Opaque(_) => 0,
-        };
-        self.tally.add(Counts { sent: rows, bytes_out: bytes, ..Counts::default() });
+        self.tally.add(Counts { sent: rows, bytes_out: block.body.bytes(), ..Counts::default() });
     }
 
     fn recycle(&mut self, block: Block) {

@@ -5,6 +5,7 @@
 
 use crate::cursor::{self, Cursor};
 use crate::endless::{self, Endless};
+use crate::pools::{self, Pools};
 use crate::reject::OnError;
 use crate::resume::{self, Resume, Tracking};
 use crate::retry::Retries;
@@ -51,6 +52,8 @@ pub struct Options {
     pub cursor: Option<Cursor>,
     /// What jobs without an end need to know.
     pub endless: Endless,
+    /// Threads that read ahead and write behind.
+    pub pools: Pools,
     /// The job is one of several: foreign keys of a new table wait for the others ([`haul_model::Finished::keys_later`]).
     pub keys_later: bool,
 }
@@ -70,6 +73,7 @@ impl Default for Options {
             verify: None,
             cursor: None,
             endless: Endless::default(),
+            pools: Pools::default(),
             keys_later: false,
         }
     }
@@ -100,6 +104,8 @@ pub struct Plan {
     pub lanes: usize,
     /// Worker threads.
     pub workers: usize,
+    /// Threads before and behind them.
+    pub pools: pools::Planned,
     /// What a failure leaves behind.
     pub guarantee: Guarantee,
     /// Whether a failed run is gone on with, and whether this one does.
@@ -151,7 +157,11 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     let position = cursor::hand_over(job, position)?;
     let degree = match job.options.limit {
         Some(_) => 1,
-        None => job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX)),
+        None => job
+            .options
+            .pools
+            .extractors
+            .unwrap_or_else(|| job.options.degree.min(write.max_writers.filter(|_| write.own_connections).unwrap_or(usize::MAX))),
     };
     let ordered = !write.own_connections && !write.in_split_order;
     let reading = Reading { pass_through: pass_through.clone(), form, degree, ordered };
@@ -160,12 +170,19 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
     if degree < job.options.degree && job.options.limit.is_none() {
         read.notes.push(Note::new(format!("{} lanes were asked for: the target has room for {degree}", job.options.degree)));
     }
+    let mut pool_notes = Vec::new();
     let (lanes, workers) = match endless {
         true => endless::widths(job, &read, &mut write)?,
         false => widths(job, &read, &write),
     };
-    job.sink.writers(workers, &mut write);
-    size_blocks(&job.options, workers, &mut write);
+    let pools = match endless {
+        true => pools::Planned::default(),
+        false => pools::Planned::of(&job.options, &read, &write, &mut pool_notes),
+    };
+    let writers = pools.loaders.map_or(workers, |(loaders, _)| loaders);
+    job.sink.writers(writers, &mut write);
+    size_blocks(&job.options, writers, &mut write);
+    read.notes.append(&mut pool_notes);
     let resume = match endless {
         true => Resume::Endless,
         false => resume::decide(job, &read, (lanes, workers), went_on)?,
@@ -184,6 +201,7 @@ pub fn plan(job: &mut Job) -> Result<Plan> {
         transforms,
         lanes,
         workers,
+        pools,
         guarantee: write.guarantee,
         resume,
         verify,
@@ -244,6 +262,7 @@ fn finished(job: &Job, rows: u64) -> Result<Plan> {
         write,
         lanes: 0,
         workers: 0,
+        pools: pools::Planned::default(),
         guarantee: Guarantee::AllOrNothing,
         resume,
         verify: None,
@@ -262,7 +281,7 @@ fn choose_pass_through(job: &Job, schema: &SchemaRef) -> Option<Encoding> {
 }
 
 /// Lanes (splits open at once) and workers (threads). CPU work gets one worker per core; a sink with a
-/// connection per worker gets as many workers as lanes on the network.
+/// connection per worker gets as many workers as lanes on the network. A pool that was asked for has the number that was said.
 fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
     let options = &job.options;
     if options.limit.is_some() {
@@ -276,7 +295,7 @@ fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
         (0, degree) => degree,
         (lanes, _) => lanes,
     };
-    lanes = lanes.clamp(1, read.splits.len().max(1));
+    lanes = options.pools.extractors.unwrap_or(lanes).clamp(1, read.splits.len().max(1));
     let mut workers = if write.own_connections {
         match options.degree {
             0 if read.network => lanes,
@@ -289,11 +308,14 @@ fn widths(job: &Job, read: &ReadPlan, write: &WritePlan) -> (usize, usize) {
     } else {
         cores.max(if read.network { lanes } else { 1 })
     };
-    if write.whole_splits || write.in_split_order && lanes > 1 || read.network && read.splits.len() > 1 {
+    workers = options.pools.transformers.unwrap_or(workers).max(1);
+    let alone = read.network && read.splits.len() > 1 && options.pools.transformers.is_none();
+    if write.whole_splits || write.in_split_order && lanes > 1 || alone {
         // A worker of its own for each split: only then can a split become durable, or be tried again, alone.
         workers = workers.min(lanes);
     }
-    if let Some(max) = write.max_writers {
+    // Where loaders write, the workers need no way into the target.
+    if let Some(max) = write.max_writers.filter(|_| options.pools.loaders.is_none()) {
         workers = workers.min(max.max(1));
     }
     (lanes.min(workers), workers)

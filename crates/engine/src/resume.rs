@@ -137,10 +137,10 @@ impl std::fmt::Display for Resume {
 /// Looks at what the earlier run has left. `Some`: it has finished, and nothing is to be planned.
 pub(crate) fn look(job: &mut Job) -> Result<Option<Left>> {
     let Some(tracking) = job.options.tracking.clone() else { return Ok(None) };
-    match tracking.earlier {
-        Some(earlier) if earlier.fingerprint.is_some() => job.sink.left(&tracking.run, &earlier.leaves).map(Some),
-        _ => Ok(None),
-    }
+    let Some(earlier) = tracking.earlier.filter(|earlier| earlier.fingerprint.is_some()) else { return Ok(None) };
+    let left = job.sink.left(&tracking.run, &earlier.leaves)?;
+    // The note in the target may be gone already.
+    Ok(Some(earlier.ended.map_or(left, Left::Everything)))
 }
 
 /// An earlier read that is gone on with.
@@ -182,6 +182,8 @@ pub(crate) fn decide(job: &mut Job, read: &ReadPlan, (lanes, workers): (usize, u
         Some("the file of rejected rows is written anew")
     } else if read.splits.len() < 2 {
         Some("it is read in one piece")
+    } else if job.options.pools.loaders.is_some() {
+        Some("blocks go to whichever loader is free")
     } else if lanes < workers {
         Some("several workers share what is read")
     } else if job.source.fingerprint().is_none() {
@@ -270,21 +272,39 @@ fn saved(job: &Job, plan: &Plan, tracking: &Tracking, leaves: Vec<String>) -> Sa
         leaves,
         direct: plan.resume.direct(),
         started: tracking.earlier.as_ref().map_or(since_1970, |e| e.started),
+        ended: None,
     }
 }
 
-/// Forgets the run: it has ended well, or nothing is left of it. What could not be done is returned as a note.
-pub(crate) fn forget(job: &mut Job, saved: bool, finished: bool) -> Option<String> {
-    let tracking = job.options.tracking.clone()?;
-    if !saved {
-        return None;
-    }
-    failpoint::pass("state-before-remove");
-    let removed = tracking.store.remove(&tracking.run.run);
+/// Forgets the run: it has ended well with so many rows, or nothing is left of it. What could not be done is returned as a note.
+///
+/// The note in the target says that nothing is left to do, and goes before the state: so the state must say it first. The state goes
+/// last of all, since a run that is not known any more is done again by the next one.
+pub(crate) fn forget(job: &mut Job, plan: &Plan, saved: bool, ended: Option<u64>) -> Option<String> {
+    let tracking = job.options.tracking.clone().filter(|_| saved)?;
+    failpoint::pass("state-before-end");
+    let done = ended.map_or(Ok(()), |rows| end(job, plan, &tracking, rows)).and_then(|()| {
+        failpoint::pass("state-before-remove");
+        tracking.store.remove(&tracking.run.run)
+    });
     failpoint::pass("state-after-remove");
-    // As long as the state is there, the note in the target must be too: it says that nothing is left to do.
-    let done = removed.and_then(|()| if finished { job.sink.forget() } else { Ok(()) });
-    failpoint::pass("note-after-forget");
     tracking.lock.let_go();
     done.err().map(|error| format!("the run could not be forgotten: {error}"))
+}
+
+/// Says in the state that everything is written, then takes the note about it out of the target.
+fn end(job: &mut Job, plan: &Plan, tracking: &Tracking, rows: u64) -> Result<()> {
+    let known = if plan.resume.by_split() {
+        Saved { splits: Vec::new(), ..saved(job, plan, tracking, job.sink.leaves()) }
+    } else {
+        tracking.earlier.clone().unwrap_or_default()
+    };
+    // One that cannot be gone on with is not asked about.
+    if known.fingerprint.is_some() {
+        tracking.store.save(&Saved { ended: Some(rows), ..known })?;
+    }
+    failpoint::pass("state-after-end");
+    job.sink.forget()?;
+    failpoint::pass("note-after-forget");
+    Ok(())
 }

@@ -8,6 +8,7 @@ use crate::lane::{Shared, Worker};
 use crate::ledger::Ledger;
 use crate::order::Order;
 use crate::plan::{Job, Plan};
+use crate::pools::{Ahead, Loading};
 use crate::progress::{Counts, Progress};
 use crate::reject::{OnError, Policy, RejectLog};
 use crate::resume::{self, Resume};
@@ -15,7 +16,8 @@ use crate::retry::rule_for;
 use crate::shares::{self, TimeSpent};
 use crate::verify::witness::Proof;
 use crate::verify::{self, Verified};
-use haul_model::{Checkpoint, Error, ErrorKind, Finished, Result};
+use haul_model::{Checkpoint, Error, ErrorKind, Finished, Result, Split};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -85,18 +87,29 @@ pub fn run(job: &mut Job, plan: &Plan, stop: &AtomicBool, progress: &Progress, l
             ledger.all_durable();
             let balanced = balance(&counts, &finished);
             finished.notes.extend(notes);
-            finished.notes.extend(resume::forget(job, saved, true));
-            balanced?;
-            job.source.settled(&ledger.checkpoint()).map_err(|e| e.context("the rows are written, but the source could not note that"))?;
-            cursor::keep(job, plan)?;
+            // The run is known until everything about it is done: one that is ended here and is gone on with loads nothing again.
+            let proven = balanced
+                .and_then(|()| note_in_source(job, &ledger.checkpoint()))
+                .and_then(|()| cursor::keep(job, plan))
+                .and_then(|()| prepared.map(|prepared| prepared.prove(job, plan, counts.sent, stop)).transpose());
+            finished.notes.extend(resume::forget(job, plan, saved, Some(finished.rows)));
             if matches!(plan.resume, Resume::Continues { .. }) {
                 finished.notes.push(plan.resume.to_string());
             }
-            let verified = prepared.map(|prepared| prepared.prove(job, plan, counts.sent, stop)).transpose()?;
+            let verified = proven?;
             Ok(Outcome { counts, finished, elapsed: started.elapsed(), checkpoint: ledger.checkpoint(), spent, verified })
         }
         Err(error) => Err(after_failure(job, plan, error, saved, durable.into_inner())),
     }
+}
+
+/// A source that remembers how far it was read is told, once all of it is durable.
+fn note_in_source(job: &mut Job, checkpoint: &Checkpoint) -> Result<()> {
+    // Under a limit more was read than was sent.
+    if job.options.limit.is_some() {
+        return Ok(());
+    }
+    job.source.settled(checkpoint).map_err(|e| e.context("the rows are written, but the source could not note that"))
 }
 
 /// Makes everything visible. Once every split is durable, nothing is lost by trying that again.
@@ -129,7 +142,7 @@ fn after_failure(job: &mut Job, plan: &Plan, error: Error, saved: bool, durable:
         // The state stays: it names them for a later cleaning.
         return error.also(format!("left behind: {}", leftovers.join(", ")));
     }
-    match resume::forget(job, saved, false) {
+    match resume::forget(job, plan, saved, None) {
         Some(note) => error.also(note),
         None => error,
     }
@@ -139,7 +152,7 @@ fn after_failure(job: &mut Job, plan: &Plan, error: Error, saved: bool, durable:
 fn finished_before(job: &mut Job, plan: &Plan, rows: u64, progress: &Progress, started: Instant) -> Outcome {
     progress.add(&Counts { read: rows, sent: rows, ..Counts::default() });
     let mut notes = vec![plan.resume.to_string()];
-    notes.extend(resume::forget(job, true, true));
+    notes.extend(resume::forget(job, plan, true, Some(rows)));
     let finished = Finished { rows, notes, ..Finished::default() };
     Outcome {
         counts: progress.counts(),
@@ -189,8 +202,11 @@ struct Watch<'a> {
 fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Result<TimeSpent> {
     let Watch { stop, progress, log, durable, proof } = watch;
     let policy = Policy { on_error: job.options.on_error, log, progress };
-    let budget = Budget::new(job.options.budget);
+    // What may lie in queues is reserved once for all.
+    let budget = Budget::new(job.options.budget - plan.pools.held(&job.options));
     let shares = shares::Shares::default();
+    let done = plan.resume.done();
+    let splits: VecDeque<Split> = plan.read.splits.iter().filter(|s| !done.iter().any(|d| d.split == s.id)).cloned().collect();
     let shared = Shared {
         job,
         plan,
@@ -200,7 +216,7 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
         budget: &budget,
         failure: Failure::default(),
         ledger: Mutex::new(std::mem::take(ledger)),
-        splits: Mutex::new(plan.read.splits.iter().filter(|s| !plan.resume.done().iter().any(|d| d.split == s.id)).cloned().collect()),
+        splits: Mutex::new(splits.clone()),
         open: Mutex::new(Vec::new()),
         exclusive: plan.lanes >= plan.workers,
         chain: Arc::default(),
@@ -210,6 +226,8 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
         durable,
         shares: &shares,
         proof,
+        ahead: plan.pools.extractors.map(|(_, queue)| Ahead::new(splits, queue)),
+        loading: plan.pools.loaders.map(|(_, queue)| Loading::new(queue)),
     };
     let [source, sink] = shares::beside([job.source.watch(), job.sink.watch()], || workers(&shared));
     *ledger = shared.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -220,27 +238,65 @@ fn lanes(job: &Job, plan: &Plan, watch: Watch<'_>, ledger: &mut Ledger) -> Resul
     }
 }
 
-/// Runs all workers to their end.
+/// Runs all workers to their end, with what reads before and writes behind them.
 fn workers(shared: &Shared<'_>) {
+    let stopping = || shared.stopping();
     std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        for number in 0..shared.plan.workers {
-            let spawned = std::thread::Builder::new().name(format!("haul-{number}")).stack_size(1 << 20).spawn_scoped(scope, move || {
-                let _guard = PanicGuard(&shared.failure);
-                if let Err(error) = Worker::start(shared, number).and_then(Worker::run) {
-                    shared.failure.set(error);
-                }
-            });
-            match spawned {
-                Ok(handle) => handles.push(handle),
-                Err(error) => shared.failure.set(Error::io("this process", "cannot start a worker thread", error)),
-            }
-        }
-        for handle in handles {
-            // A panic is already noted by its guard; joining keeps it from spreading.
-            let _ = handle.join();
+        let ahead = shared.ahead.iter().flat_map(|ahead| (0..shared.plan.pools.extractors.map_or(0, |(n, _)| n)).map(move |n| (n, ahead)));
+        let readers: Vec<_> = ahead
+            .filter_map(|(number, ahead)| {
+                spawn(scope, shared, format!("haul-read-{number}"), move || {
+                    ahead.extract(shared.job.source.as_ref(), &stopping);
+                    Ok(())
+                })
+            })
+            .collect();
+        let loading = shared
+            .loading
+            .iter()
+            .flat_map(|loading| (0..shared.plan.pools.loaders.map_or(0, |(n, _)| n as u32)).map(move |n| (n, loading)));
+        let writers: Vec<_> = loading
+            .filter_map(|(number, loading)| {
+                spawn(scope, shared, format!("haul-load-{number}"), move || {
+                    // A place among the writers that no worker has.
+                    let lane = if shared.plan.write.own_connections { number } else { number + shared.plan.workers as u32 };
+                    loading.load(shared.job.sink.as_ref(), lane, shared.progress, stopping)
+                })
+            })
+            .collect();
+        let workers: Vec<_> = (0..shared.plan.workers)
+            .filter_map(|number| {
+                spawn(scope, shared, format!("haul-{number}"), move || Worker::start(shared, number).and_then(Worker::run))
+            })
+            .collect();
+        // A panic is already noted by its guard; joining keeps it from spreading.
+        workers.into_iter().for_each(|handle| drop(handle.join()));
+        shared.ahead.iter().for_each(Ahead::close);
+        shared.loading.iter().for_each(Loading::close);
+        readers.into_iter().chain(writers).for_each(|handle| drop(handle.join()));
+    });
+}
+
+/// A thread of the run, whose failure is the run's.
+fn spawn<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    shared: &'scope Shared<'_>,
+    name: String,
+    work: impl FnOnce() -> Result<()> + Send + 'scope,
+) -> Option<std::thread::ScopedJoinHandle<'scope, ()>> {
+    let spawned = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn_scoped(scope, move || {
+        let _guard = PanicGuard(&shared.failure);
+        if let Err(error) = work() {
+            shared.failure.set(error);
         }
     });
+    match spawned {
+        Ok(handle) => Some(handle),
+        Err(error) => {
+            shared.failure.set(Error::io("this process", "cannot start a thread", error));
+            None
+        }
+    }
 }
 
 /// The first error of a run; seen by all workers.

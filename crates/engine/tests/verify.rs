@@ -32,7 +32,7 @@ type Change = fn(Vec<RecordBatch>) -> Vec<RecordBatch>;
 struct Changed(MemorySink, Change);
 
 impl Target for Changed {
-    fn source(&self, _settings: &[(String, String)]) -> Result<Box<dyn Source>> {
+    fn source(&self, _back: &haul_model::ReadBack) -> Result<Box<dyn Source>> {
         let content = self.0.content();
         // Before the load there is nothing to change.
         let batches = if content.finished == 0 { content.batches } else { (self.1)(content.batches) };
@@ -186,7 +186,7 @@ fn rows_that_the_sink_refuses_are_not_missed() {
 fn what_cannot_be_compared_is_refused_before_a_row_moves() {
     struct Other(SchemaRef);
     impl Target for Other {
-        fn source(&self, _settings: &[(String, String)]) -> Result<Box<dyn Source>> {
+        fn source(&self, _back: &haul_model::ReadBack) -> Result<Box<dyn Source>> {
             Ok(Box::new(MemorySource::new(self.0.clone(), vec![])))
         }
     }

@@ -1,4 +1,4 @@
-//! Sans-IO codecs: CSV, JSON Lines, Parquet, Arrow IPC, and the compressions around them.
+//! Sans-IO codecs: CSV, JSON Lines, Parquet, Arrow IPC, XLSX, and the compressions around them.
 //!
 //! A *record format* (CSV, JSONL) is a byte stream of records. Its [`Framer`] runs in the reader's short lock
 //! and finds record boundaries; its `Decoder` runs on a worker and makes columns of one framed chunk. A
@@ -15,6 +15,7 @@ pub mod literal;
 pub mod parquet;
 pub mod predicate;
 mod simd;
+pub mod xlsx;
 
 pub use simd::checked_string_views;
 
@@ -41,7 +42,7 @@ pub struct FormatSpec {
 }
 
 /// Every format, in the order of the docs.
-pub static FORMATS: &[&FormatSpec] = &[&csv::SPEC, &csv::TSV_SPEC, &jsonl::SPEC, &parquet::SPEC, &arrow_ipc::SPEC];
+pub static FORMATS: &[&FormatSpec] = &[&csv::SPEC, &csv::TSV_SPEC, &jsonl::SPEC, &parquet::SPEC, &arrow_ipc::SPEC, &xlsx::SPEC];
 
 /// The format called `name` (or an alias).
 pub fn by_name(name: &str) -> Option<&'static FormatSpec> {

@@ -92,6 +92,17 @@ pub enum BlockBody {
     Opaque(Box<dyn std::any::Any + Send>),
 }
 
+impl BlockBody {
+    /// Encoded bytes in it, as far as it consists of such.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) | Self::Compressed { bytes, .. } => bytes.len() as u64,
+            Self::Shared(bytes) => bytes.len() as u64,
+            Self::Opaque(_) => 0,
+        }
+    }
+}
+
 /// What a compressed block was before it was compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Plain {

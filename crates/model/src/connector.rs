@@ -1,6 +1,6 @@
 //! A connector: one folder, one line in the registry.
 
-use crate::{Catalog, Endpoint, Error, ErrorKind, Result, Setting, Settings, Sink, Source, StateStore, TablePart};
+use crate::{Catalog, Endpoint, Error, ErrorKind, Idle, Result, Setting, Settings, Sink, Source, StateStore, TablePart};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Environment {
     pub run_id: String,
     /// CPU cores to use.
     pub cores: usize,
+    /// What is kept open between the streams of a job.
+    pub idle: Idle,
 }
 
 impl Environment {

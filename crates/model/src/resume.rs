@@ -89,6 +89,8 @@ pub struct Saved {
     pub direct: bool,
     /// When it began, in seconds since 1970.
     pub started: u64,
+    /// It has written so many rows, and is about to be forgotten.
+    pub ended: Option<u64>,
 }
 
 /// A job that nobody else may run as long as this is held. Ends with the process that holds it.

@@ -198,6 +198,8 @@ pub enum Tracks {
 /// How a target is read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadBack {
+    /// Where it is, as an endpoint's text; `None`: at the sink's endpoint.
+    pub at: Option<String>,
     /// All settings of the source.
     pub settings: Vec<(String, String)>,
     /// The columns that it reads, in order: which of those that were sent, and its name in the target. Some may not be written.

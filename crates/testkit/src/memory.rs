@@ -251,7 +251,7 @@ impl Sink for MemorySink {
     }
     fn read_back(&self) -> Result<ReadBack> {
         let columns = self.columns.iter().cloned().enumerate().collect();
-        Ok(ReadBack { settings: Vec::new(), columns, holds: Holds::Written, tokens: false })
+        Ok(ReadBack { at: None, settings: Vec::new(), columns, holds: Holds::Written, tokens: false })
     }
     fn begin(&mut self) -> Result<()> {
         *self.staging.lock().unwrap() = Staging { begun: true, ..Staging::default() };

@@ -66,7 +66,8 @@ fn as_text(plan: &Plan, from: &str, to: &str) -> String {
     for transform in &plan.transforms {
         out.push_str(&format!("transform  {transform}\n"));
     }
-    out.push_str(&format!("width      {} lane(s), {} worker(s)\nguarantee  {}\n", plan.lanes, plan.workers, plan.guarantee));
+    let pools = Some(plan.pools.to_string()).filter(|pools| !pools.is_empty()).map_or(String::new(), |pools| format!("; {pools}"));
+    out.push_str(&format!("width      {} lane(s), {} worker(s){pools}\nguarantee  {}\n", plan.lanes, plan.workers, plan.guarantee));
     out.push_str(&format!("resume     {}\n", plan.resume));
     if let Some(verify) = &plan.verify {
         out.push_str(&format!("verify     {verify}\n"));
@@ -118,6 +119,8 @@ fn as_json(plan: &Plan, from: &str, to: &str) -> serde_json::Value {
         "transforms": plan.transforms,
         "lanes": plan.lanes,
         "workers": plan.workers,
+        "extractors": plan.pools.extractors.map(|(threads, _)| threads),
+        "loaders": plan.pools.loaders.map(|(threads, _)| threads),
         "guarantee": plan.guarantee.to_string(),
         "resume": plan.resume.to_string(),
         "verify": plan.verify,

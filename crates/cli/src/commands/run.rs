@@ -12,7 +12,7 @@ use crate::streams::{Board, End, Item, Items, Journal, expand, schedule, show_bo
 use crate::tracking::{self, Purpose};
 use clap::ArgMatches;
 use haul_engine::Progress;
-use haul_model::{Catalog, Environment, Error, ErrorKind, Result, Settings, TablePart};
+use haul_model::{Catalog, Environment, Error, ErrorKind, Idle, Result, Settings, TablePart};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ pub fn run(matches: &ArgMatches, env: &Environment) -> Result<()> {
     let settings = Settings::resolve(&[JOB, DISPLAY], pairs, "haul run")?;
     let select = matches.get_one::<String>("select").map_or("", String::as_str);
     let select: Vec<String> = select.split(',').map(|s| s.trim().to_string()).filter(|s| !s.is_empty()).collect();
+    let env = &Environment { idle: Idle::kept(), ..env.clone() };
     let file = JobFile::read(&path, env)?;
     let items = expand(&file, &select, env)?;
     let json = settings.flag("json", false);

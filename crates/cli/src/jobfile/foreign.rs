@@ -2,11 +2,13 @@
 
 static KEYS: &[(&[&str], &str)] = &[
     (&["max_parallel_workers"], "max_parallel_tables (beside streams)"),
-    (&["batches_per_partition"], "split_key and method (splits are cut by size, at most 256 MiB)"),
-    (&["max_extractors", "max_loaders"], "degree (connections at once, on both sides)"),
-    (&["max_transformers"], "nothing (work on values uses every core)"),
+    (&["batches_per_partition"], "batches_per_split (with batch_size; else splits are cut by size)"),
+    (&["max_extractors"], "extractors (off unless it is said: degree is the number of connections on both sides)"),
+    (&["max_transformers"], "transformers (work on values uses every core by itself)"),
+    (&["max_loaders"], "loaders (off unless it is said: degree is the number of connections on both sides)"),
     (&["extractor_batch_size", "transformer_batch_size", "loader_batch_size"], "batch_size"),
-    (&["extractor_queue_size", "transformer_queue_size", "loader_queue_size"], "budget (bytes in flight)"),
+    (&["extractor_queue_size"], "extractor_queue (chunks for each split)"),
+    (&["transformer_queue_size", "loader_queue_size"], "loader_queue (blocks for each loader)"),
     (&["tables", "migrations", "jobs"], "streams"),
     (&["source", "source_table", "src"], "from: CONNECTION:SCHEMA.TABLE"),
     (&["target", "target_table", "destination", "dst"], "to: CONNECTION:SCHEMA.TABLE"),

@@ -45,6 +45,8 @@ impl Shop {
 
     fn streams(&self, flags: &[&str]) -> Vec<(String, String)> {
         let ran = self.run(&[flags, &["--json"]].concat());
+        // Shown if the test fails.
+        eprintln!("{}", ran.err);
         let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
         let text = |stream: &serde_json::Value, key: &str| stream[key].as_str().unwrap_or_default().to_string();
         json["streams"].as_array().unwrap().iter().map(|s| (text(s, "stream"), text(s, "status"))).collect()
@@ -320,4 +322,27 @@ fn each_stream_is_verified_as_it_asks_for() {
     assert!(ran.err.contains("column \"total\": the values are not those that were sent"), "{ran:?}");
     let json: serde_json::Value = serde_json::from_str(&shop.run(&["--json", "--select", "counted"]).ok().out).unwrap();
     assert_eq!(json["streams"][0]["verified"]["how"], "count", "{json}");
+}
+
+#[test]
+fn many_streams_share_few_sessions() {
+    let tables: String = (0..24).map(|i| format!("create table t{i} as select g as id from generate_series(1, 50) g; ")).collect();
+    let site = Site::new(&tables);
+    let copy = Scratch::new();
+    let text = format!(
+        "streams:\n  - {{from: '{}?table=t*', to: '{}?table={{table}}', create: true, mode: replace}}\n",
+        site.db.url(),
+        copy.url()
+    );
+    site.dir.write("job.yaml", text);
+    // What the server counts comes in a moment late.
+    let sessions = || copy.sql("select sessions from pg_stat_database where datname = current_database()").parse::<u64>().unwrap();
+    site.dir.haul(&["run", "job.yaml", "--max-parallel-tables", "2"]).ok();
+    assert_eq!(copy.sql("select sum(id) from t0, (select count(*) from t23) c"), "1275");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let opened = sessions();
+    assert!((1..24).contains(&opened), "{opened} sessions for 24 tables");
+    // Nothing of one stream stays in the session for the next.
+    let names = copy.sql("select count(*) from pg_stat_activity where datname = current_database() and application_name like 'haul/%'");
+    assert_eq!(names, "0");
 }

@@ -259,3 +259,17 @@ fn files_are_read_over_http() {
     let ran = haul(&dir, &s3, &["copy", &format!("{}/buckets/haul/http/b.csv", required("HAUL_S3_HTTP")), "x.jsonl"]).failed();
     assert!(ran.err.contains("/buckets/haul/http/b.csv: not found"), "{}", ran.err);
 }
+
+#[test]
+fn what_is_in_the_bucket_is_proven() {
+    let (dir, s3) = (Folder::new(), S3::shared());
+    numbered(&dir, "a.csv", 20_000);
+    for to in ["proof/one file.parquet", "proof/{table}.csv.zst", "proof/set/{part}.parquet", "proof/lines/{table}_{part}.jsonl"] {
+        let uri = format!("s3://haul/{to}");
+        let flags: &[&str] = if to.contains("part}") { &["--file-rows", "7000"] } else { &[] };
+        for how in ["count", "checksum"] {
+            let ran = haul(&dir, &s3, &[&["copy", "a.csv", &uri, "--verify", how], flags].concat()).ok();
+            assert!(ran.err.contains(&format!("verified by {how}")), "{to}: {}", ran.err);
+        }
+    }
+}

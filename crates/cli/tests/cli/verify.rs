@@ -257,3 +257,36 @@ fn a_run_that_is_gone_on_with_is_counted_but_not_summed_up() {
     assert!(ran.err.contains("verified by count"), "{}", ran.err);
     site.copy(":src", ":dst", &format!("{flags} --verify checksum")).ok();
 }
+
+#[test]
+fn sets_of_files_and_names_with_placeholders_are_read_again() {
+    let site = Site::new(&format!(
+        "{ROWS}; alter table src add kind text; update src set kind = case id % 3 when 0 then null else 'k ' || id % 3 end"
+    ));
+    for to in [
+        "set/{table}_{lane}_{part}.parquet",
+        "csvs/{part}.csv.gz",
+        "lines/{table}-{part}.jsonl",
+        "{table}.csv",
+        "one {table}.parquet",
+        "arrows/",
+    ] {
+        for how in ["count", "checksum"] {
+            let flags = if to.contains("part}") {
+                "--file-rows 300"
+            } else if to == "arrows/" {
+                "--format arrow"
+            } else {
+                ""
+            };
+            let ran = site.copy(":src", to, &format!("{flags} --verify {how}")).ok();
+            assert!(ran.err.contains(&format!("verified by {how}")), "{to}: {}", ran.err);
+        }
+    }
+    for format in ["parquet", "csv", "jsonl"] {
+        for how in ["count", "checksum"] {
+            let ran = site.copy(":src", &format!("by-{format}/"), &format!("--format {format} --partition-by kind --verify {how}")).ok();
+            assert!(ran.err.contains(&format!("verified by {how}")), "{format}: {}", ran.err);
+        }
+    }
+}

@@ -11,7 +11,7 @@ use haul_formats::csv::{CsvInput, TextEncoding, Transcoder, detect_encoding};
 use haul_formats::jsonl::JsonlInput;
 use haul_formats::parquet::ParquetInput;
 use haul_formats::{ContainerInput, FormatSpec, RecordInput};
-use haul_model::{Result, Settings};
+use haul_model::{Error, ErrorKind, Result, Settings};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes looked at to find header, dialect and types.
@@ -106,6 +106,11 @@ fn open_container(
     let open = |settings: &Settings| -> Result<Arc<dyn ContainerInput>> {
         Ok(match format.name {
             "parquet" => Arc::new(ParquetInput::open(at.clone(), settings, label)?),
+            "xlsx" => {
+                return Err(Error::new(ErrorKind::Unsupported, "Excel workbooks are written, and not read")
+                    .object(label)
+                    .hint("save the sheet as CSV, and read that"));
+            }
             _ => Arc::new(ArrowInput::open(at.clone(), settings, label)?),
         })
     };

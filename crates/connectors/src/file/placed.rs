@@ -1,12 +1,12 @@
 //! One file in a place that is no folder of this machine: complete there first, and visible under its name at the end.
 
 use super::set::{MakePlace, Place, Template, is_template, origin};
-use super::sink::{BLOCK, FileWriter, mappings};
+use super::sink::{BLOCK, FileWriter, mappings, read_back};
 use super::writing::{Dress, Writing};
 use haul_formats::compression::Compression;
 use haul_formats::{Output, form_of};
 use haul_model::{
-    Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, Result, Settings, Sink, WritePlan, Writer,
+    Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, ReadBack, Result, Settings, Sink, WritePlan, Writer,
 };
 use std::sync::Arc;
 
@@ -22,12 +22,16 @@ pub struct PlacedSink {
     open: Option<Arc<Writing>>,
     /// What stands for the complete file until it has its name.
     sealed: Option<String>,
+    /// How its place is reached.
+    reach: Vec<(String, String)>,
 }
 
 struct Planned {
     place: Arc<dyn Place>,
     path: String,
     output: Arc<dyn Output>,
+    /// Names of the columns as they are written.
+    columns: Vec<String>,
 }
 
 impl PlacedSink {
@@ -44,7 +48,22 @@ impl PlacedSink {
         }
         let text = if is_template(path) { path.to_string() } else { path.replace('}', "}}") };
         let template = Template::parse(&text)?;
-        Ok(Self { name: name.to_string(), template, dress, run: run.to_string(), make, planned: None, open: None, sealed: None })
+        Ok(Self {
+            name: name.to_string(),
+            template,
+            dress,
+            run: run.to_string(),
+            make,
+            planned: None,
+            open: None,
+            sealed: None,
+            reach: Vec::new(),
+        })
+    }
+
+    /// With the settings by which its place is reached, to read there.
+    pub fn reached_by(self, reach: Vec<(String, String)>) -> Self {
+        Self { reach, ..self }
     }
 
     fn planned(&self) -> Result<&Planned> {
@@ -94,7 +113,8 @@ impl Sink for PlacedSink {
             block_bytes: run_bytes.map_or(BLOCK, |_| usize::MAX),
             run_bytes,
         };
-        self.planned = Some(Planned { place, path, output });
+        let columns = plan.columns.iter().map(|column| column.target.clone()).collect();
+        self.planned = Some(Planned { place, path, output, columns });
         Ok(plan)
     }
 
@@ -102,8 +122,15 @@ impl Sink for PlacedSink {
         self.planned.as_ref().map_or_else(Vec::new, |planned| planned.place.leaves())
     }
 
+    fn read_back(&self) -> Result<ReadBack> {
+        let columns = self.planned()?.columns.iter().cloned().enumerate().collect();
+        let mut back = read_back(&self.dress, &self.name, Some(self.name.clone()), columns)?;
+        back.settings.extend(self.reach.iter().cloned());
+        Ok(back)
+    }
+
     fn begin(&mut self) -> Result<()> {
-        let Planned { place, path, output } = self.planned()?;
+        let Planned { place, path, output, .. } = self.planned()?;
         let writing = Writing::begin(place.create(path)?, &self.dress, output.clone())?;
         self.open = Some(Arc::new(writing));
         Ok(())

@@ -108,6 +108,19 @@ impl FileSink {
     }
 }
 
+/// How what was written reads, at the sink's endpoint or elsewhere.
+///
+/// # Errors
+/// `Unsupported`: a format that is only written.
+pub fn read_back(dress: &Dress, name: &str, at: Option<String>, columns: Vec<(usize, String)>) -> Result<ReadBack> {
+    if dress.format.name == "xlsx" {
+        return Err(Error::new(ErrorKind::Unsupported, "Excel workbooks are written, and not read").object(name));
+    }
+    let names: Vec<String> = columns.iter().map(|(_, name)| name.clone()).collect();
+    let settings = config::reading(dress.format, &dress.settings, &names);
+    Ok(ReadBack { at, settings, columns, holds: Holds::Written, tokens: dress.format.name == "jsonl" })
+}
+
 /// How each column of a file is written.
 pub fn mappings(incoming: &Incoming, output: &dyn Output) -> Vec<ColumnMapping> {
     let columns = incoming.schema.fields().iter().zip(output.columns()).map(|(field, (target, target_type, note))| ColumnMapping {
@@ -170,14 +183,8 @@ impl Sink for FileSink {
         if self.path.as_ref().is_none_or(|path| super::target::is_special(path)) {
             return Err(Error::new(ErrorKind::Unsupported, "what goes into a pipe or device cannot be read again").object(&self.name));
         }
-        if self.template.is_some() {
-            return Err(Error::new(ErrorKind::Unsupported, "a file whose name is made from the source's is not read again")
-                .object(&self.name)
-                .hint("give the file its name: TO without {...}"));
-        }
-        let tokens = self.dress.format.name == "jsonl";
-        let settings = config::reading(self.dress.format, &self.dress.settings, &self.columns);
-        Ok(ReadBack { settings, columns: self.columns.iter().cloned().enumerate().collect(), holds: Holds::Written, tokens })
+        let columns = self.columns.iter().cloned().enumerate().collect();
+        read_back(&self.dress, &self.name, self.template.as_ref().map(|_| self.name.clone()), columns)
     }
 
     fn begin(&mut self) -> Result<()> {

@@ -8,6 +8,7 @@ use haul_formats::compression::{BlockCompressor, CompressingEncoder, Compression
 use haul_formats::csv::CsvOutput;
 use haul_formats::jsonl::JsonlOutput;
 use haul_formats::parquet::ParquetOutput;
+use haul_formats::xlsx::XlsxOutput;
 use haul_formats::{Assembler, FormatSpec, Output};
 use haul_model::{Block, BlockBody, Encoder, Error, Result, Settings, Slot};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +44,7 @@ impl Dress {
             "csv" | "tsv" => Arc::new(CsvOutput::new(&config::dialect(self.format, &self.settings), schema.clone())?),
             "jsonl" => Arc::new(JsonlOutput::new(&self.settings, schema.clone())?.on_lossy(config::on_lossy(&self.settings))),
             "parquet" => Arc::new(ParquetOutput::new(&self.settings, schema.clone())?),
+            "xlsx" => Arc::new(XlsxOutput::new(&self.settings, schema.clone())?),
             _ => Arc::new(ArrowOutput::new(&self.settings, schema.clone())?),
         })
     }

@@ -95,6 +95,8 @@ impl Connector for ObjectConnector {
         let (key, part_size) = (address.key.clone(), part_size(settings)?);
         let store = Store::new(address, settings, env)?;
         store.parts()?;
+        let told = |setting: &Setting| Some((setting.name.to_string(), settings.text(setting.name)?.to_string()));
+        let reach = config::COMMON.iter().filter_map(told).collect();
         let run = env.run_id.clone();
         let make = {
             let store = store.clone();
@@ -106,10 +108,10 @@ impl Connector for ObjectConnector {
             false => file::template_of_several(&key)?,
         };
         if let Some(template) = set {
-            return Ok(Box::new(SetSink::new(&template, settings, &env.run_id, Box::new(make))?.called(name)));
+            return Ok(Box::new(SetSink::new(&template, settings, &env.run_id, Box::new(make))?.called(name).reached_by(reach)));
         }
         file::no_set(settings, &name)?;
-        Ok(Box::new(PlacedSink::new(&name, &key, settings, &env.run_id, Box::new(make))?))
+        Ok(Box::new(PlacedSink::new(&name, &key, settings, &env.run_id, Box::new(make))?.reached_by(reach)))
     }
 
     fn object(&self, connection: &Endpoint, name: &str) -> Result<Endpoint> {

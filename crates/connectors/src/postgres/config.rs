@@ -82,6 +82,13 @@ const READING: &[Setting] = &[
     )
     .tuning(),
     Setting::new(
+        "split_rows",
+        Kind::Int,
+        "automatic",
+        "About this many rows in a split, going by the server's statistics, where the read is cut by pages or by the ranges of an indexed key.",
+    )
+    .tuning(),
+    Setting::new(
         "cursor_column",
         Kind::Text,
         "",

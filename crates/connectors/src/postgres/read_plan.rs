@@ -15,6 +15,8 @@ pub(super) struct Cutting {
     method: Method,
     keys: Vec<String>,
     query: Option<String>,
+    /// Rows of a split, if somebody has said so.
+    rows: Option<u64>,
 }
 
 /// A read that is cut.
@@ -62,12 +64,13 @@ impl Cutting {
         if let Some((_, double)) = keys.iter().enumerate().find(|(i, name)| keys[..*i].contains(name)) {
             return Err(Error::new(ErrorKind::Config, "split_key names a column twice").column(double));
         }
-        Ok(Self { method, keys, query })
+        let rows = settings.int("split_rows").map(|n| u64::try_from(n).unwrap_or(1).max(1));
+        Ok(Self { method, keys, query, rows })
     }
 
     /// In one piece.
     pub fn whole() -> Self {
-        Self { method: Method::None, keys: Vec::new(), query: None }
+        Self { method: Method::None, keys: Vec::new(), query: None, rows: None }
     }
 
     /// Whether the user wants it cut in some way.
@@ -132,7 +135,12 @@ impl PostgresSource {
         let whole = || vec![Sized { part: Part::All, bytes }];
         let parts = match (method, keys) {
             (Method::None | Method::Auto, _) => whole(),
-            (Method::Ctid, _) => splits::cut_pages(&self.leaves, lanes, self.version >= 140_000 || self.cutting.method == Method::Ctid),
+            (Method::Ctid, _) => splits::cut_pages(
+                &self.leaves,
+                lanes,
+                self.version >= 140_000 || self.cutting.method == Method::Ctid,
+                self.split_bytes(bytes),
+            ),
             (_, None) => {
                 return Err(Error::new(ErrorKind::Config, format!("--method {} needs a column to cut by", method.word()))
                     .object(self.relation_name())
@@ -145,16 +153,23 @@ impl PostgresSource {
                     None => splits::distinct(session, &self.scope(), &keys.keys, bytes)?,
                 }
             }
-            (Method::Hash, Some(keys)) => splits::hashes(&keys.keys, splits::count(bytes, lanes, false), bytes),
+            (Method::Hash, Some(keys)) => splits::hashes(&keys.keys, splits::count(bytes, lanes, false, None), bytes),
             (Method::Range | Method::Ntile, Some(keys)) => {
                 self.check_order(session, method, &keys.columns)?;
                 let (key, column) = (&keys.keys[0], &keys.columns[0]);
-                let count = splits::count(bytes, lanes, self.has_index(session, column)?);
+                let count = splits::count(bytes, lanes, self.has_index(session, column)?, self.split_bytes(bytes));
                 splits::ranges(key, self.bounds(session, method, key, count)?, bytes)
             }
         };
         // A single part is read through what the user named.
         Ok(if parts.len() > 1 { parts } else { whole() })
+    }
+
+    /// The size of splits that were asked for by their rows.
+    fn split_bytes(&self, bytes: u64) -> Option<u64> {
+        let wanted = self.cutting.rows?;
+        let rows: u64 = self.leaves.iter().filter_map(|leaf| leaf.rows).sum();
+        (rows > 0).then(|| u64::try_from(u128::from(bytes) * u128::from(wanted) / u128::from(rows)).unwrap_or(u64::MAX).max(1))
     }
 
     /// Where the ranges of a key begin.

@@ -3,16 +3,27 @@
 //! Settings are made with SET LOCAL at the start of each transaction ([`Session::begin`]), never for the session: behind a
 //! pooler in transaction mode a SET would be lost, or worse, would stay with someone else's session.
 
+use super::catalog::quote_literal;
 use super::config::Target;
-use haul_model::{Environment, Error, ErrorKind, Result};
-use haul_pgwire::{Connection, PgError, Row, Rows};
+use haul_model::{Environment, Error, ErrorKind, Idle, Result};
+use haul_pgwire::{Config, Connection, PgError, Row, Rows, Transaction};
 use std::time::Duration;
 
 /// A session with the server. One thread uses it at a time.
 pub struct Session {
-    connection: Connection,
+    /// There until it is dropped.
+    connection: Option<Connection>,
     statement_timeout: Option<Duration>,
     pooled: bool,
+    /// Where the connection goes in the end, if it is as good as new.
+    home: Option<(Idle, Config)>,
+}
+
+/// A connection that waits for the next stream of a job.
+struct Waiting {
+    connection: Connection,
+    /// What it was opened with, but for the name.
+    config: Config,
 }
 
 impl Session {
@@ -46,7 +57,7 @@ impl Session {
             return Err(Error::new(ErrorKind::Unsupported, "the server stores times as floating point numbers").object(host));
         }
         connection.set_idle_timeout(limit.or(config.idle_timeout));
-        let mut session = Self { connection, statement_timeout: target.statement_timeout, pooled: false };
+        let mut session = Self { connection: Some(connection), statement_timeout: target.statement_timeout, pooled: false, home: None };
         let own = session.server_pid().map_err(|e| match e.kind() {
             ErrorKind::Timeout => e.hint(
                 "the log-in was taken, but no statement is answered: a pooler whose server connections are all in use does that. \
@@ -54,9 +65,39 @@ impl Session {
             ),
             _ => e,
         })?;
-        session.pooled = own != Some(session.connection.backend_pid());
-        session.connection.set_idle_timeout(config.idle_timeout);
+        session.pooled = own != Some(session.wire().backend_pid());
+        session.connection().set_idle_timeout(config.idle_timeout);
         Ok(session)
+    }
+
+    /// As [`Session::open`], for a job of many streams: a connection that an earlier one has left is taken, and this one is left to the next.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn shared(target: &Target, env: &Environment, lane: &str) -> Result<Self> {
+        if !env.idle.keeps() {
+            return Self::open(target, env, lane);
+        }
+        let home = Some((env.idle.clone(), target.config.clone()));
+        while let Some(Waiting { mut connection, .. }) = env.idle.take(|waiting: &Waiting| waiting.config == target.config) {
+            connection.set_stop(env.stop.clone());
+            connection.set_idle_timeout(target.config.idle_timeout);
+            let mut session = Self { connection: Some(connection), statement_timeout: target.statement_timeout, pooled: false, home: None };
+            let name = target.application_name.clone().unwrap_or_else(|| lane_name(env, lane));
+            // One that the server has ended meanwhile says so here.
+            if session.run(&format!("SET application_name = {}", quote_literal(&name))).is_ok() {
+                session.home = home;
+                return Ok(session);
+            }
+        }
+        let mut session = Self::open(target, env, lane)?;
+        session.home = home.filter(|_| !session.pooled);
+        Ok(session)
+    }
+
+    /// How many connections like this one wait for their next use.
+    pub fn waiting(&self) -> usize {
+        self.home.as_ref().map_or(0, |(idle, config)| idle.count(|waiting: &Waiting| waiting.config == *config))
     }
 
     /// The process that answers.
@@ -69,19 +110,19 @@ impl Session {
 
     /// The wire underneath, for COPY.
     pub fn connection(&mut self) -> &mut Connection {
-        &mut self.connection
+        self.connection.as_mut().expect("a session has its connection until it is dropped")
     }
     /// The wire underneath, to look at.
     pub fn wire(&self) -> &Connection {
-        &self.connection
+        self.connection.as_ref().expect("a session has its connection until it is dropped")
     }
     /// Version as in `server_version_num` (150018).
     pub fn version(&self) -> u32 {
-        self.connection.server_version()
+        self.wire().server_version()
     }
     /// Version as the server writes it.
     pub fn version_text(&self) -> String {
-        self.connection.parameter_status("server_version").unwrap_or("").to_string()
+        self.wire().parameter_status("server_version").unwrap_or("").to_string()
     }
     /// Whether a pooler (pgbouncer) stands in between: the process that answers is not the one that was logged in to.
     pub fn is_pooled(&self) -> bool {
@@ -89,7 +130,7 @@ impl Session {
     }
     /// The server, for messages.
     pub fn host(&self) -> String {
-        self.connection.host().to_string()
+        self.wire().host().to_string()
     }
 
     /// Begins a transaction (`ISOLATION LEVEL REPEATABLE READ READ ONLY`) in which values are printed and read exactly:
@@ -124,7 +165,7 @@ impl Session {
     /// # Errors
     /// The server's.
     pub fn run(&mut self, sql: &str) -> Result<()> {
-        self.connection.simple_query(sql).map(drop).map_err(error)
+        self.connection().simple_query(sql).map(drop).map_err(error)
     }
 
     /// Runs one or more statements; the rows affected by the last.
@@ -132,7 +173,7 @@ impl Session {
     /// # Errors
     /// The server's.
     pub fn execute(&mut self, sql: &str) -> Result<u64> {
-        self.connection.execute(sql).map_err(error)
+        self.connection().execute(sql).map_err(error)
     }
 
     /// Runs one statement with parameters as text.
@@ -140,7 +181,7 @@ impl Session {
     /// # Errors
     /// The server's.
     pub fn query(&mut self, sql: &str, parameters: &[Option<&str>]) -> Result<Rows> {
-        self.connection.query(sql, parameters).map_err(error)
+        self.connection().query(sql, parameters).map_err(error)
     }
 
     /// As [`Session::query`], for statements that return one row at most.
@@ -172,6 +213,17 @@ impl Session {
         let sql = "SELECT s.system_identifier::pg_catalog.text || '/' || d.oid::pg_catalog.text \
                    FROM pg_catalog.pg_control_system() s, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
         Ok(self.row(sql, &[])?.and_then(|row| row.get(0).map(str::to_string)))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some((idle, config)) = self.home.take() else { return };
+        let fresh = self.wire().is_usable() && self.wire().transaction() == Transaction::None && self.run("DISCARD ALL").is_ok();
+        if let Some(mut connection) = self.connection.take().filter(|_| fresh) {
+            connection.take_notices();
+            idle.give(Waiting { connection, config });
+        }
     }
 }
 

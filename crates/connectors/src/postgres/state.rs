@@ -86,14 +86,15 @@ impl StateStore for PostgresState {
         let run = quote_literal(&saved.run);
         let mut sql = format!(
             "BEGIN; DELETE FROM haul_runs WHERE run = {run}; \
-             INSERT INTO haul_runs (run, job, source, target, shape, fingerprint, direct, started) VALUES ({run}, {}, {}, {}, {}, {}, {}, {})",
+             INSERT INTO haul_runs (run, job, source, target, shape, fingerprint, direct, started, ended) VALUES ({run}, {}, {}, {}, {}, {}, {}, {}, {})",
             quote_literal(&saved.job),
             quote_literal(&saved.source),
             quote_literal(&saved.target),
             quote_literal(&saved.shape),
             literal(saved.fingerprint.as_ref()),
             saved.direct,
-            saved.started
+            saved.started,
+            literal(saved.ended)
         );
         for Split { id, what, rows, bytes } in &saved.splits {
             sql.push_str(&format!(
@@ -124,7 +125,7 @@ impl StateStore for PostgresState {
             return Ok(Vec::new());
         }
         session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
-        let runs = "SELECT run, job, source, target, shape, fingerprint, direct, started::text FROM haul_runs ORDER BY haul_runs.started DESC, run DESC";
+        let runs = "SELECT run, job, source, target, shape, fingerprint, direct, started::text, ended::text FROM haul_runs ORDER BY haul_runs.started DESC, run DESC";
         let mut all: Vec<Saved> = session
             .query(runs, &[])?
             .iter()
@@ -137,6 +138,7 @@ impl StateStore for PostgresState {
                 fingerprint: row.get(5).map(str::to_string),
                 direct: row.flag(6),
                 started: row.parse(7).unwrap_or(0),
+                ended: row.parse(8),
                 ..Saved::default()
             })
             .collect();
@@ -180,6 +182,7 @@ mod tests {
             leaves: vec!["table \"s\".\"haul_r_t\"".into(), "notes \"s\"".into()],
             direct: started > 5,
             started,
+            ended: (started > 5).then_some(7),
         };
         let (one, two) = (saved("r1", 5), saved("r2", 6));
         for saved in [&one, &two, &two] {

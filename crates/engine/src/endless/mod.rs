@@ -155,6 +155,8 @@ fn lanes(
         durable: &durable,
         shares: &shares,
         proof: None,
+        ahead: None,
+        loading: None,
     };
     let gate = (!plan.write.own_connections).then(Gate::default);
     let run = Run { shared: &shared, gate: gate.as_ref(), stop, confirmed: AtomicU64::new(0) };

@@ -11,15 +11,18 @@ use std::time::Duration;
 /// The file in the folder.
 const FILE: &str = "state.db";
 /// `PRAGMA user_version` of the tables below.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE runs (run TEXT PRIMARY KEY, job TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL, shape TEXT NOT NULL,
-        fingerprint TEXT, direct INTEGER NOT NULL, started INTEGER NOT NULL) STRICT;
+        fingerprint TEXT, direct INTEGER NOT NULL, started INTEGER NOT NULL, ended INTEGER) STRICT;
     CREATE TABLE splits (run TEXT NOT NULL, split INTEGER NOT NULL, what TEXT NOT NULL, rows INTEGER, bytes INTEGER,
         PRIMARY KEY (run, split)) STRICT;
     CREATE TABLE leaves (run TEXT NOT NULL, what TEXT NOT NULL) STRICT;
-    PRAGMA user_version = 1;";
+    PRAGMA user_version = 2;";
+
+/// From version 1 to 2.
+const UPGRADE: &str = "BEGIN; ALTER TABLE runs ADD COLUMN ended INTEGER; PRAGMA user_version = 2; COMMIT;";
 
 /// A folder with a SQLite file. Made on first use.
 #[derive(Debug, Clone)]
@@ -64,7 +67,9 @@ impl SqliteStore {
         let db = Connection::open(&path).map_err(wrong)?;
         db.busy_timeout(Duration::from_secs(10)).map_err(wrong)?;
         let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(wrong)?;
-        if version != VERSION {
+        if version == 1 {
+            db.execute_batch(UPGRADE).map_err(wrong)?;
+        } else if version != VERSION {
             return Err(Error::new(ErrorKind::Unsupported, format!("the state is of version {version}, this program knows {VERSION}"))
                 .object(path.display().to_string())
                 .hint("use the haul that wrote it, or another --state DIR"));
@@ -123,7 +128,7 @@ impl StateStore for SqliteStore {
             let change = db.transaction()?;
             forget(&change, &saved.run)?;
             change.execute(
-                "INSERT INTO runs (run, job, source, target, shape, fingerprint, direct, started) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO runs (run, job, source, target, shape, fingerprint, direct, started, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                 params![
                     saved.run,
                     saved.job,
@@ -132,7 +137,8 @@ impl StateStore for SqliteStore {
                     saved.shape,
                     saved.fingerprint,
                     saved.direct,
-                    signed(saved.started)
+                    signed(saved.started),
+                    saved.ended.map(signed)
                 ],
             )?;
             let mut insert = change.prepare("INSERT INTO splits (run, split, what, rows, bytes) VALUES (?1, ?2, ?3, ?4, ?5)")?;
@@ -178,8 +184,8 @@ fn forget(db: &Connection, run: &str) -> rusqlite::Result<()> {
 }
 
 fn read_all(db: &Connection) -> rusqlite::Result<Vec<Saved>> {
-    let mut runs =
-        db.prepare("SELECT run, job, source, target, shape, fingerprint, direct, started FROM runs ORDER BY started DESC, run DESC")?;
+    let mut runs = db
+        .prepare("SELECT run, job, source, target, shape, fingerprint, direct, started, ended FROM runs ORDER BY started DESC, run DESC")?;
     let mut splits = db.prepare("SELECT split, what, rows, bytes FROM splits WHERE run = ?1 ORDER BY split")?;
     let mut leaves = db.prepare("SELECT what FROM leaves WHERE run = ?1 ORDER BY rowid")?;
     let found = runs.query_map([], |row| {
@@ -192,6 +198,7 @@ fn read_all(db: &Connection) -> rusqlite::Result<Vec<Saved>> {
             fingerprint: row.get(5)?,
             direct: row.get(6)?,
             started: unsigned(row.get(7)?),
+            ended: row.get::<_, Option<i64>>(8)?.map(unsigned),
             ..Saved::default()
         })
     })?;
@@ -261,6 +268,7 @@ mod tests {
             leaves: vec!["table \"s\".\"haul_r_t\"".into()],
             direct: false,
             started,
+            ended: (started > 5).then_some(7),
         }
     }
 

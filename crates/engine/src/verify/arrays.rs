@@ -104,7 +104,8 @@ impl ArrayHasher {
 
     fn texts<'a>(&mut self, field: &Field, canon: Canon, texts: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u64>) {
         let scratch = &mut self.scratch;
-        let token = self.tokens || field_meta::is_json(field) && !matches!(canon, Canon::Text | Canon::Loose);
+        // A column that comes from the name of a folder stands beside those with tokens.
+        let token = field_meta::is_json(field) && (self.tokens || !matches!(canon, Canon::Text | Canon::Loose));
         match (token, canon) {
             (false, Canon::Text) => out.extend(texts.map(hash_bytes)),
             (false, canon) => out.extend(texts.map(|text| scratch.text(canon, text))),

@@ -63,11 +63,11 @@ impl std::fmt::Display for How {
 
 /// Opens the target for reading.
 pub trait Target: Send + Sync {
-    /// A source at the sink's endpoint with these settings.
+    /// A source at the sink's endpoint (or where it says) with these settings.
     ///
     /// # Errors
     /// As [`haul_model::Connector::source`].
-    fn source(&self, settings: &[(String, String)]) -> Result<Box<dyn Source>>;
+    fn source(&self, back: &ReadBack) -> Result<Box<dyn Source>>;
 }
 
 /// A proof that was asked for.
@@ -194,7 +194,8 @@ pub(crate) fn prepare(job: &Job, plan: &Plan, stop: &AtomicBool) -> Result<Optio
     let threads = plan.workers.max(job.options.cores).max(1);
     let mut prepared = Prepared { proof: None, columns: Vec::new(), before: Sums::default(), threads, back, verify };
     // A file is replaced as a whole, whatever it was.
-    let mut target = match plan.write.own_connections.then(|| prepared.verify.target.source(&prepared.back.settings)) {
+    let mut target = match (plan.write.own_connections && prepared.back.at.is_none()).then(|| prepared.verify.target.source(&prepared.back))
+    {
         None => None,
         Some(Ok(target)) => Some(target),
         Some(Err(error)) if error.kind() == ErrorKind::NotFound => None,
@@ -294,7 +295,7 @@ impl Prepared {
     pub fn prove(self, job: &Job, plan: &Plan, sent_rows: u64, stop: &AtomicBool) -> Result<Verified> {
         let unproven =
             |e: Error| e.context(format!("--verify {}", self.verify.how)).also("the load itself is committed; only its proof is missing");
-        let mut target = self.verify.target.source(&self.back.settings).map_err(unproven)?;
+        let mut target = self.verify.target.source(&self.back).map_err(unproven)?;
         let by_split = self.proof.as_ref().map(Proof::sums).unwrap_or_default();
         let mut sent = Sums { rows: if self.proof.is_some() { 0 } else { sent_rows }, ..Sums::default() };
         by_split.values().for_each(|sums| sent.merge(sums));

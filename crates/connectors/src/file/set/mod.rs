@@ -15,14 +15,14 @@ pub use commit::finish;
 pub use place::{Folder, Place, remove_temporaries};
 pub use template::{Names, Template, is_template, origin};
 
-use super::sink::mappings;
+use super::sink::{mappings, read_back};
 use super::writing::Dress;
 use arrow_schema::SchemaRef;
 use encoder::{Limits, SetEncoder};
 use haul_formats::{Output, form_of};
 use haul_model::{
-    ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, Result, Settings, Sink, WritePlan,
-    Writer, field_meta,
+    ColumnMapping, Encoder, Encoding, Error, ErrorKind, Finished, Form, Guarantee, Incoming, Note, ReadBack, Result, Settings, Sink,
+    WritePlan, Writer, field_meta,
 };
 use manifest::{Manifest, Member};
 use partition::PartitionBy;
@@ -46,6 +46,8 @@ pub struct SetSink {
     make: Box<MakePlace>,
     planned: Option<Planned>,
     shared: Option<Arc<Shared>>,
+    /// How its place is reached.
+    reach: Vec<(String, String)>,
 }
 
 struct Planned {
@@ -53,6 +55,8 @@ struct Planned {
     names: Names,
     output: Arc<dyn Output>,
     partition: Option<Arc<PartitionBy>>,
+    /// Names of the columns as they are written, those that become folders too.
+    columns: Vec<String>,
 }
 
 impl SetSink {
@@ -83,7 +87,12 @@ impl SetSink {
             _ => {}
         }
         let (name, text, run) = (text.to_string(), text.to_string(), run.to_string());
-        Ok(Self { name, text, template, dress, limits, run, make, planned: None, shared: None })
+        Ok(Self { name, text, template, dress, limits, run, make, planned: None, shared: None, reach: Vec::new() })
+    }
+
+    /// With the settings by which its place is reached, to read there.
+    pub fn reached_by(self, reach: Vec<(String, String)>) -> Self {
+        Self { reach, ..self }
     }
 
     /// Called otherwise than its template in messages: by a URI.
@@ -199,12 +208,29 @@ impl Sink for SetSink {
             block_bytes: 1,
             run_bytes: None,
         };
-        self.planned = Some(Planned { place, names, output, partition: partition.map(Arc::new) });
+        let columns = plan.columns.iter().map(|column| column.target.clone()).collect();
+        self.planned = Some(Planned { place, names, output, partition: partition.map(Arc::new), columns });
         Ok(plan)
     }
 
     fn leaves(&self) -> Vec<String> {
         self.planned.as_ref().map_or_else(Vec::new, |planned| planned.place.leaves())
+    }
+
+    fn read_back(&self) -> Result<ReadBack> {
+        let Planned { place, partition, columns, .. } = self.planned()?;
+        let columns = columns.iter().cloned().enumerate();
+        let (folders, files): (Vec<_>, Vec<_>) =
+            columns.partition(|(index, _)| partition.as_ref().is_some_and(|partition| partition.is_folder(*index)));
+        let hive = (!folders.is_empty()).then(|| ("hive".to_string(), "true".to_string()));
+        // Folders' columns stand behind those of the files, in the order in which the folders do.
+        let by = self.dress.settings.list("partition_by").unwrap_or_default();
+        let folders = by.iter().filter_map(|name| folders.iter().find(|(_, folder)| folder == name).cloned());
+        let columns = files.into_iter().chain(folders).collect();
+        let mut back = read_back(&self.dress, &self.name, Some(place.name()), columns)?;
+        back.settings.extend(hive);
+        back.settings.extend(self.reach.iter().cloned());
+        Ok(back)
     }
 
     fn begin(&mut self) -> Result<()> {

@@ -202,7 +202,7 @@ impl PostgresSink {
     pub fn open(endpoint: &Endpoint, settings: &Settings, env: &Environment) -> Result<Self> {
         let target = config::target(endpoint, settings, env)?;
         let options = Options::of(settings);
-        let mut control = Session::open(&target, env, "plan")?;
+        let mut control = Session::shared(&target, env, "plan")?;
         let identity = control.database_identity()?;
         let place = format!("{}/{}", control.host(), target.config.database);
         let found = match &target.table {
@@ -242,7 +242,7 @@ impl PostgresSink {
     }
 
     fn session(&self, what: &str) -> Result<Session> {
-        Session::open(&self.target, &self.env, what)
+        Session::shared(&self.target, &self.env, what)
     }
 
     fn planned(&self) -> Result<&Planned> {
@@ -494,7 +494,7 @@ impl Sink for PostgresSink {
             Way::Merge => Holds::Merged,
             Way::Create | Way::Swap | Way::Refill { .. } => Holds::Written,
         };
-        Ok(ReadBack { settings, columns, holds, tokens: false })
+        Ok(ReadBack { at: None, settings, columns, holds, tokens: false })
     }
 
     fn watch(&self) -> Option<Box<dyn Watch>> {

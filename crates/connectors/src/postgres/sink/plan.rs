@@ -70,7 +70,7 @@ impl PostgresSink {
         let (objects, held) = self.surroundings(control, (way, key), &located, incoming, &mut notes)?;
         let remarks = unmoved_sequences(control, &located, &mapping, &mut notes)?;
         let prepared = max_prepared(control)?;
-        let room = slots::room(control, &self.env.run_id)?.map(|room| room.sessions.max(1));
+        let room = slots::room(control, &self.env.run_id)?.map(|room| (room.sessions + control.waiting()).max(1));
         notes.extend(self.notes(&mapping, incoming, binary));
         let Located { relation, schema, name, display } = located;
         let (staging, copied) = self.first_table(way, merging.as_ref(), &schema, &name);

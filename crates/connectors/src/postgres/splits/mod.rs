@@ -36,11 +36,14 @@ pub(super) struct Sized {
 }
 
 /// How many parts a key cuts `bytes` into for `lanes`. `cheap`: an index leads to the rows of a part; without one, every part costs
-/// a scan of everything, so there are no more parts than lanes.
-pub(super) fn count(bytes: u64, lanes: usize, cheap: bool) -> u64 {
+/// a scan of everything, so there are no more parts than lanes. `wanted`: bytes of a part, if somebody has said so.
+pub(super) fn count(bytes: u64, lanes: usize, cheap: bool, wanted: Option<u64>) -> u64 {
     let lanes = lanes.max(1) as u64;
     if !cheap {
         return lanes;
+    }
+    if let Some(wanted) = wanted {
+        return bytes.div_ceil(wanted.clamp(1, LARGEST)).max(1);
     }
     let finer = if lanes == 1 { 1 } else { (bytes / SMALLEST).clamp(lanes, lanes * PER_LANE) };
     finer.max(bytes.div_ceil(LARGEST))
@@ -84,8 +87,12 @@ mod tests {
             (10 << 30, 2, false, 2),
             (10 << 30, 0, false, 1),
         ] {
-            assert_eq!(count(bytes, lanes, cheap), expected, "{bytes} {lanes} {cheap}");
+            assert_eq!(count(bytes, lanes, cheap, None), expected, "{bytes} {lanes} {cheap}");
         }
+        assert_eq!(
+            [count(100 << 20, 2, true, Some(1 << 20)), count(1 << 30, 1, true, Some(u64::MAX)), count(0, 1, true, Some(9))],
+            [100, 4, 1]
+        );
     }
 
     #[test]

@@ -6,12 +6,13 @@
 use super::{LARGEST, PER_LANE, Part, SMALLEST, Sized};
 use crate::postgres::discover::Leaf;
 
-/// Cuts the tables for `lanes`. `ranges`: pages may be asked for; otherwise each table is one part.
-pub(in crate::postgres) fn cut(leaves: &[Leaf], lanes: usize, ranges: bool) -> Vec<Sized> {
+/// Cuts the tables for `lanes`. `ranges`: pages may be asked for; otherwise each table is one part. `wanted`: bytes of a part, if somebody
+/// has said so.
+pub(in crate::postgres) fn cut(leaves: &[Leaf], lanes: usize, ranges: bool, wanted: Option<u64>) -> Vec<Sized> {
     let total: u64 = leaves.iter().map(Leaf::size).sum();
     // One lane after the other has nobody to wait for: only the size of a split counts.
     let finer = if lanes > 1 { lanes as u64 * PER_LANE } else { 1 };
-    let target = (total / finer).clamp(SMALLEST, LARGEST);
+    let target = wanted.map_or((total / finer).clamp(SMALLEST, LARGEST), |wanted| wanted.clamp(1, LARGEST));
     leaves.iter().flat_map(|leaf| cut_table(leaf, target, ranges)).collect()
 }
 
@@ -46,7 +47,7 @@ mod tests {
     fn ranges_touch_and_the_last_is_open() {
         for bytes in [0, 8192, 100 << 20, (100 << 20) + 8192, 7 << 30] {
             for lanes in [1, 2, 3, 16] {
-                let parts = cut(&[leaf(bytes, true)], lanes, true);
+                let parts = cut(&[leaf(bytes, true)], lanes, true, None);
                 let mut next = Some(0);
                 for sized in &parts {
                     assert!(sized.bytes <= LARGEST + 8192, "{sized:?}");
@@ -65,17 +66,17 @@ mod tests {
                 assert!(parts.len() as u64 <= bytes / SMALLEST + 1);
             }
         }
-        assert_eq!(cut(&[leaf(100 << 20, true)], 1, true).len(), 1, "one lane needs no finer parts");
-        assert_eq!(cut(&[leaf(1 << 30, true)], 1, true).len(), 4, "but none larger than a unit of commit");
-        assert_eq!(cut(&[leaf(100 << 20, true)], 2, false).len(), 1, "an old server");
-        assert_eq!(cut(&[leaf(100 << 20, false)], 2, true).len(), 1, "another access method");
-        assert_eq!(cut(&[leaf(1 << 20, true), leaf(1 << 20, true)], 2, true).len(), 2, "every partition once");
+        assert_eq!(cut(&[leaf(100 << 20, true)], 1, true, None).len(), 1, "one lane needs no finer parts");
+        assert_eq!(cut(&[leaf(1 << 30, true)], 1, true, None).len(), 4, "but none larger than a unit of commit");
+        assert_eq!(cut(&[leaf(100 << 20, true)], 2, false, None).len(), 1, "an old server");
+        assert_eq!(cut(&[leaf(100 << 20, false)], 2, true, None).len(), 1, "another access method");
+        assert_eq!(cut(&[leaf(1 << 20, true), leaf(1 << 20, true)], 2, true, None).len(), 2, "every partition once");
     }
 
     #[test]
     fn values_that_lie_beside_the_table_count() {
         let wide = Leaf { toast: 1 << 30, ..leaf(80 << 10, true) };
-        let parts = cut(&[wide], 2, true);
+        let parts = cut(&[wide], 2, true, None);
         assert!((4..=10).contains(&parts.len()), "no more ranges than pages: {parts:?}");
         assert_eq!(parts.iter().map(|p| p.bytes).sum::<u64>(), (1 << 30) + (80 << 10));
     }
