@@ -30,6 +30,7 @@ pub fn command() -> Command {
                 .arg(Arg::new("rows").short('n').long("rows").value_name("N").default_value("10").value_parser(clap::value_parser!(u64)).help("How many rows")),
         )
         .subcommand(endpoint_command("check", "Can it be reached, and with what rights?"))
+        .subcommand(cdc_command())
         .subcommand(state_command())
         .subcommand(
             Command::new("connectors")
@@ -84,6 +85,15 @@ fn run_command() -> Command {
                 .help("Streams that run at the same time (default: what the file says, or the number of cores, at most 4)"),
         )
         .args(setting_args().into_iter().filter(|a| of_run.iter().any(|n| a.get_id() == *n)))
+}
+
+fn cdc_command() -> Command {
+    Command::new("cdc")
+        .about("What a stream of changes holds at its source")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(endpoint_command("status", "Is the slot well, who reads it, how far behind is it, and how much log is kept for it?"))
+        .subcommand(endpoint_command("drop", "Drop the slot, and the publication if haul has made it"))
 }
 
 fn state_command() -> Command {

@@ -53,6 +53,7 @@ fn run(matches: &clap::ArgMatches) -> Result<()> {
         Some(("schema", m)) => commands::schema::schema(m, &env),
         Some(("preview", m)) => commands::schema::preview(m, &env),
         Some(("check", m)) => commands::check::run(m, &env),
+        Some(("cdc", m)) => commands::cdc::run(m, &env),
         Some(("state", m)) => commands::state::run(m, &env),
         Some(("connectors", m)) => commands::connectors::run(m),
         Some(("generate", m)) => commands::generate::run(m, &env),

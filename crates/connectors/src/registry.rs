@@ -9,6 +9,7 @@ pub static CONNECTORS: &[&dyn Connector] = &[
     #[cfg(feature = "object")]
     &crate::object::ObjectConnector,
     &crate::postgres::Postgres,
+    &crate::postgres::cdc::PostgresCdc,
 ];
 
 /// The connector that answers to a URI scheme.

@@ -168,6 +168,20 @@ pub trait Connector: Send + Sync {
             .object(endpoint.redacted())
             .hint("give --state a folder, or postgres://user@host/db"))
     }
+    /// How a stream of changes stands at its source: what it holds there, and how far behind it is.
+    ///
+    /// # Errors
+    /// `Unsupported`: it has no such streams; there is none of this name.
+    fn stream_status(&self, _endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<Vec<CheckLine>> {
+        Err(Error::new(ErrorKind::Unsupported, format!("{} has no streams of changes", self.spec().name)))
+    }
+    /// Removes everything that a stream of changes holds at its source; what was removed, in words.
+    ///
+    /// # Errors
+    /// As [`Connector::stream_status`]; the stream is being read.
+    fn stream_drop(&self, _endpoint: &Endpoint, _settings: &Settings, _env: &Environment) -> Result<Vec<String>> {
+        Err(Error::new(ErrorKind::Unsupported, format!("{} has no streams of changes", self.spec().name)))
+    }
     /// Whether it can be reached, and with what rights.
     ///
     /// # Errors

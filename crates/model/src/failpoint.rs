@@ -43,14 +43,29 @@ pub static NAMES: &[&str] = &[
     "set-after-last-manifest",
 ];
 
+/// Those of a stream of changes that is applied.
+pub static STREAM: &[&str] = &[
+    "cdc-before-slot",
+    "cdc-after-slot",
+    "apply-before-mark",
+    "apply-before-commit",
+    "apply-after-commit",
+    "cdc-before-confirm",
+    "cdc-after-confirm",
+];
+
+fn is_listed(name: &str) -> bool {
+    NAMES.contains(&name) || STREAM.contains(&name)
+}
+
 /// Arms one place for the life of the process: `name`, or `name:3` for its third pass. Only the first call counts.
 ///
 /// # Errors
-/// A name that is not in [`NAMES`], or a number that is none.
+/// A name that is not in [`NAMES`] or [`STREAM`], or a number that is none.
 pub fn arm(spec: &str) -> crate::Result<()> {
     let (name, pass) = spec.split_once(':').unwrap_or((spec, "1"));
     let pass = pass.parse::<u32>().ok().filter(|n| *n > 0);
-    let (true, Some(pass)) = (NAMES.contains(&name), pass) else {
+    let (true, Some(pass)) = (is_listed(name), pass) else {
         return Err(crate::Error::new(crate::ErrorKind::Config, format!("there is no failpoint {spec:?}")));
     };
     let _ = ARMED.set(Armed { name: name.to_string(), left: AtomicU32::new(pass - 1) });
@@ -59,7 +74,7 @@ pub fn arm(spec: &str) -> crate::Result<()> {
 
 /// Passes a place: ends the process there if it is armed.
 pub fn pass(name: &'static str) {
-    debug_assert!(NAMES.contains(&name), "{name} is not listed");
+    debug_assert!(is_listed(name), "{name} is not listed");
     let Some(armed) = ARMED.get() else { return };
     if armed.name == name && armed.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
         std::process::abort();

@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub mod cdc;
 pub mod check;
 pub mod connectors;
 pub mod copy;

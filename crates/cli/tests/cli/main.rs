@@ -16,6 +16,7 @@ mod pipes;
 mod pools;
 mod postgres;
 mod postgres_18;
+mod postgres_cdc;
 mod postgres_crash;
 mod postgres_exact;
 mod postgres_failures;

@@ -30,6 +30,11 @@ impl Ran {
         assert_eq!(self.code, 2, "{self:?}");
         self
     }
+    /// The output of a run that must have failed, before or after it began.
+    pub fn refused(self) -> Self {
+        assert!(self.code > 0, "{self:?}");
+        self
+    }
     /// All of it, for snapshots.
     pub fn whole(&self) -> String {
         format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.code, self.out, self.err)

@@ -52,7 +52,7 @@ impl Database {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tables(session: &mut Session, pattern: &str) -> Result<Vec<Object>> {
+    pub(super) fn tables(session: &mut Session, pattern: &str) -> Result<Vec<Object>> {
         let size = match session.version() {
             120_000.. => {
                 "CASE c.relkind WHEN 'p' THEN (SELECT COALESCE(pg_catalog.sum(pg_catalog.pg_relation_size(t.relid)), 0) \

@@ -309,7 +309,7 @@ fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBu
     Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone()))
 }
 
-fn null_buffer(nulls: &[u32], rows: usize) -> Option<NullBuffer> {
+pub(super) fn null_buffer(nulls: &[u32], rows: usize) -> Option<NullBuffer> {
     if nulls.is_empty() {
         return None;
     }
@@ -328,7 +328,7 @@ fn exact<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Refused> {
 
 /// An Arrow view of `bytes`, which start at `at` in buffer 0: length, then the bytes themselves (up to 12) or prefix, buffer and offset.
 #[inline]
-fn view(bytes: &[u8], at: usize) -> u128 {
+pub(super) fn view(bytes: &[u8], at: usize) -> u128 {
     let length = bytes.len() as u32;
     if let Some(prefix) = bytes.first_chunk::<4>()
         && length > 12

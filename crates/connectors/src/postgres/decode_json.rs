@@ -83,7 +83,7 @@ fn print_dimension(item: &ReadAs, lengths: &[usize], elements: &mut Elements<'_>
     Ok(())
 }
 
-fn print_element(item: &ReadAs, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+pub(super) fn print_element(item: &ReadAs, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
     let mut integers = itoa::Buffer::new();
     let malformed = |_| Refused::Malformed;
     match item {
@@ -136,6 +136,6 @@ fn quoted(out: &mut Vec<u8>, print: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-fn checked(bytes: &[u8]) -> Result<&[u8], Refused> {
+pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], Refused> {
     std::str::from_utf8(bytes).map(str::as_bytes).map_err(|_| Refused::Utf8)
 }

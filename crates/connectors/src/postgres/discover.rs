@@ -226,6 +226,18 @@ pub fn query_columns(session: &mut Session, query: &str) -> Result<Vec<PgColumn>
     typed(session, bare.collect())
 }
 
+/// Columns of which only name, type and modifier are known.
+///
+/// # Errors
+/// The server's.
+pub(super) fn named_columns(session: &mut Session, named: &[(String, u32, i32)]) -> Result<Vec<PgColumn>> {
+    let bare = named.iter().zip(1..).map(|((name, type_oid, typmod), number)| {
+        let column = PgColumn { name: name.clone(), number, type_oid: *type_oid, ..PgColumn::default() };
+        Bare { column, typmod: *typmod }
+    });
+    typed(session, bare.collect())
+}
+
 /// Looks up the types of columns and everything inside them.
 fn typed(session: &mut Session, bare: Vec<Bare>) -> Result<Vec<PgColumn>> {
     if bare.is_empty() {

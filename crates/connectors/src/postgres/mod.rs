@@ -4,6 +4,7 @@ mod address;
 mod again;
 mod array_wire;
 pub mod catalog;
+pub mod cdc;
 pub mod check;
 pub mod config;
 mod connector;

@@ -260,7 +260,7 @@ pub fn column_plan(form: Form, on_lossy: OnLossy, column: &PgColumn) -> Result<C
 }
 
 /// The select expression for the server's own text. `inet::text` adds a netmask that `inet_out` leaves away.
-fn server_text(name: &str, base: &PgType) -> String {
+pub(super) fn server_text(name: &str, base: &PgType) -> String {
     if base.oid == oid::INET { format!("pg_catalog.textin(pg_catalog.inet_out({name}))") } else { format!("{name}::pg_catalog.text") }
 }
 

@@ -21,7 +21,8 @@ const CURSOR: i64 = -2;
 /// How long a session that has to end may take.
 const FENCE: Duration = Duration::from_secs(15);
 
-const COLUMNS: &str = "job text NOT NULL, run text NOT NULL, split bigint NOT NULL, what text NOT NULL, position bytea NOT NULL, \
+/// Its columns.
+pub const COLUMNS: &str = "job text NOT NULL, run text NOT NULL, split bigint NOT NULL, what text NOT NULL, position bytea NOT NULL, \
     rows_read bigint NOT NULL, rows bigint NOT NULL, finished_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(), \
     PRIMARY KEY (run, split)";
 

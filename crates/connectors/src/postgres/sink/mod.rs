@@ -5,6 +5,7 @@
 //! one transaction: by rename where nothing depends on the old table, else by emptying and refilling it. Values travel as
 //! COPY BINARY, or COPY TEXT where a column has no exact binary writer, or untouched from another PostgreSQL.
 
+mod changes;
 mod checkpoint;
 mod finish;
 mod keys;
@@ -24,9 +25,11 @@ mod keyed_tests;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::COLUMNS as CHECKPOINT_COLUMNS;
 pub use settings::SINK;
 
 use super::catalog::{Relation, quote_ident};
+use super::cdc::apply::{self, Apply};
 use super::config;
 use super::encode::{CopyEncoder, WriteColumns};
 use super::session::{self, Session};
@@ -36,8 +39,8 @@ use super::watch::{Side, Waits};
 use arrow_schema::SchemaRef;
 use checkpoint::Notes;
 use haul_model::{
-    Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Holds, Incoming, Left, Leftover, OnLossy, ReadBack, Result,
-    RunId, Settings, Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
+    Encoder, Encoding, Endpoint, Environment, Error, ErrorKind, Finished, Form, Holds, Incoming, Left, Leftover, Mark, OnLossy, ReadBack,
+    Result, RunId, Settings, Sink, SplitDone, Tracks, Watch, WritePlan, Writer, failpoint, field_meta,
 };
 use objects::Objects;
 pub use objects::add_keys;
@@ -78,6 +81,8 @@ pub struct PostgresSink {
     goes_on: bool,
     /// What was confirmed, once everything is committed.
     settled: Option<Finished>,
+    /// What comes are changes, to be applied.
+    apply: Option<Apply>,
 }
 
 /// What was decided.
@@ -230,6 +235,7 @@ impl PostgresSink {
             earlier: Vec::new(),
             goes_on: false,
             settled: None,
+            apply: None,
         })
     }
 
@@ -313,6 +319,7 @@ impl Sink for PostgresSink {
 
     fn accepts(&self, encoding: &Encoding, schema: &SchemaRef) -> bool {
         let format_fits = match encoding.format {
+            apply::FORMAT => return !self.options.reject,
             statement::FORMAT => return self.takes_statement(encoding, schema),
             "pgcopy-binary" => self.options.format != Format::Text,
             "pgcopy-text" => self.options.format != Format::Binary,
@@ -328,7 +335,14 @@ impl Sink for PostgresSink {
 
     fn plan(&mut self, incoming: &Incoming) -> Result<WritePlan> {
         let mut control = self.control()?;
-        let plan = self.plan_with(&mut control, incoming);
+        let plan = match incoming.pass_through.as_ref().filter(|encoding| encoding.format == apply::FORMAT) {
+            Some(_) => self.plan_changes(&mut control, incoming),
+            None if incoming.endless.is_some() => {
+                Err(Error::new(ErrorKind::Unsupported, "rows without an end cannot be appended to a table; only changes can be applied")
+                    .object(self.name()))
+            }
+            None => self.plan_with(&mut control, incoming),
+        };
         self.control = Some(control);
         plan
     }
@@ -412,17 +426,36 @@ impl Sink for PostgresSink {
         true
     }
 
+    /// Changes only: rows that are appended again and again come with a later version.
+    fn settles(&self) -> bool {
+        true
+    }
+
+    fn marks(&self, _job: &str) -> Result<Vec<Mark>> {
+        let mut session = self.session("marks")?;
+        match &self.apply {
+            Some(apply) => apply.marks(&mut session),
+            None => apply::marks(&mut session),
+        }
+    }
+
     fn wants_definition(&self) -> bool {
         objects::wanted(&self.options)
     }
 
     fn writers(&mut self, count: usize, plan: &mut WritePlan) {
+        if self.apply.is_some() {
+            return;
+        }
         self.settle_width(count, plan);
     }
 
     fn begin(&mut self) -> Result<()> {
         // Rows may take hours: no idle session is kept for the plan's sake.
         let mut control = self.control()?;
+        if let Some(apply) = &self.apply {
+            return apply.begin(&mut control);
+        }
         let planned = self.planned()?;
         let fresh = !planned.way.is_staged() || !checkpoint::exists(&mut control, &planned.staging_sql())?;
         if fresh && !self.goes_on {
@@ -455,6 +488,10 @@ impl Sink for PostgresSink {
     }
 
     fn open(&self, lane: u32) -> Result<Box<dyn Writer>> {
+        if let Some(apply) = &self.apply {
+            // Not one of those that are shared: its settings are its own.
+            return apply.open(Session::open(&self.target, &self.env, "apply")?);
+        }
         let planned = self.planned()?;
         let mut session = self.session(&format!("lane {lane}"))?;
         let process = session.wire().backend_pid();

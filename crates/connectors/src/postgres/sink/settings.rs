@@ -56,6 +56,13 @@ const WRITING: &[Setting] = &[
         "auto",
         "auto sends binary where every column has an exact writer. text lets the server parse values that come as text, as it likes.",
     ),
+    Setting::new(
+        "schema_changes",
+        Kind::Choice(&["stop", "add"]),
+        "stop",
+        "Changes of another PostgreSQL: what happens when the source's table got a column. stop: before the first row that has it. add: it is added here too (rows that are there get NULL).",
+    )
+    .tuning(),
     Setting::new("columns", Kind::Choice(&["auto"]), "auto", "Columns are mapped by name."),
     Setting::new("allow_empty", Kind::Bool, "false", "truncate and replace may leave the table empty when the source has no rows.").tuning(),
     Setting::new("lock_timeout", Kind::Duration, "30s", "How long the last step waits for its lock on the table, and pre_sql and post_sql for theirs.").tuning(),
@@ -145,6 +152,8 @@ pub(super) struct Options {
     pub on_lossy: OnLossy,
     /// Append commits each split.
     pub commit_splits: bool,
+    /// Columns that the source of changes got are added.
+    pub add_columns: bool,
     /// INSERT ... SELECT within one database.
     pub pushdown: bool,
 }
@@ -175,6 +184,7 @@ impl Options {
             }),
             pushdown: settings.choice("pushdown").as_deref() != Some("never"),
             commit_splits: settings.choice("commit").as_deref() == Some("split"),
+            add_columns: settings.choice("schema_changes").as_deref() == Some("add"),
             key: settings.list("key"),
             table_options: table_options(settings.text("table_options").unwrap_or_default()),
             with_keys: settings.flag("with_keys", false),
