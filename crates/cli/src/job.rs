@@ -4,7 +4,9 @@ use crate::args::{Given, job_setting};
 use crate::options::{DISPLAY, JOB};
 use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
-use haul_engine::transform::{AskedBy, Cast, Filter, Flatten, JsonSchema, Project, engine_settings, infer_after, parse_casts, parse_suffix};
+use haul_engine::transform::{
+    AskedBy, Cast, Filter, Flatten, JsonSchema, Project, engine_settings, infer_after, parse_casts, parse_suffix,
+};
 use haul_engine::verify::{How, Target, Verify};
 use haul_engine::{Endless, Job, OnError, Options, Pools, Retries};
 use haul_formats::csv::flattens;

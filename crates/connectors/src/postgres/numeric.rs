@@ -447,7 +447,8 @@ mod tests {
 
     #[test]
     fn the_short_way_is_the_long_one() {
-        let mut values: Vec<i128> = vec![0, 1, -1, 9, 10, 9_999, 10_000, -10_001, 99_990_000, 123_456_789, i128::from(u64::MAX / 1000), 5_000_000_000_000];
+        let mut values: Vec<i128> =
+            vec![0, 1, -1, 9, 10, 9_999, 10_000, -10_001, 99_990_000, 123_456_789, i128::from(u64::MAX / 1000), 5_000_000_000_000];
         values.extend((0..18).map(|n| 10i128.pow(n)));
         values.extend((0..17).map(|n| -7 * 10i128.pow(n) - 3));
         for value in values {
@@ -455,7 +456,10 @@ mod tests {
                 let mut text = Vec::new();
                 haul_formats::literal::print_decimal(&mut text, value, scale);
                 let text = String::from_utf8(text).unwrap();
-                let short = scaled(value, scale, None).unwrap_or_else(|| panic!("{text}"));
+                let Some(short) = scaled(value, scale, None) else {
+                    assert!(value.unsigned_abs() > u128::from(u64::MAX / 1000), "{text}");
+                    continue;
+                };
                 assert_eq!(short.bytes(), wire(&text), "{text}");
                 for typmod in [(38, 30), (15, 2), (4, 4), (10, 0), (1, 1)] {
                     let fits = Decimal::parse(text.as_bytes()).unwrap().fits(typmod.0, typmod.1).is_ok();

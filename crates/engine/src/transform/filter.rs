@@ -20,7 +20,7 @@ impl Filter {
     /// # Errors
     /// `Config`: what was expected, and where.
     pub fn parse(text: &str) -> Result<Self> {
-        let predicate = Predicate::parse(text).map_err(|e| e.context("filter"))?;
+        let predicate = Predicate::parse(text).map_err(|e| e.object("filter"))?;
         Ok(Self { text: text.to_string(), predicate, bound: Mutex::default() })
     }
 
@@ -31,7 +31,7 @@ impl Filter {
         {
             return Ok(bound.clone());
         }
-        let new = Arc::new(Bound::new(&self.predicate, schema).map_err(|e| e.context("filter"))?);
+        let new = Arc::new(Bound::new(&self.predicate, schema).map_err(|e| e.object("filter"))?);
         *bound = Some((schema.clone(), new.clone()));
         Ok(new)
     }

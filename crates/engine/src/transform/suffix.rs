@@ -44,18 +44,12 @@ pub static STEPS: &[Step] = &[
     Step::new("project", &[Setting::new("columns", Kind::Text, "", "The columns to keep, in order.")]),
     Step::new("rename", &[Setting::new("columns", Kind::Text, "", "New names: `old:new`.")]),
     Step::new("cast", &[Setting::new("columns", Kind::Text, "", "Types: `id:bigint,ts:timestamptz`.")]),
-    Step {
-        aliases: &["limiter"],
-        ..Step::new("rate", &[Setting::new("rows", Kind::Text, "", "At most so many rows in a second.")])
-    },
+    Step { aliases: &["limiter"], ..Step::new("rate", &[Setting::new("rows", Kind::Text, "", "At most so many rows in a second.")]) },
     Step {
         stands_for: &[("times", "retries"), ("wait", "retry_wait")],
         ..Step::new(
             "retry",
-            &[
-                Setting::new("times", Kind::Int, "", "As --retries."),
-                Setting::new("wait", Kind::Duration, "", "As --retry-wait."),
-            ],
+            &[Setting::new("times", Kind::Int, "", "As --retries."), Setting::new("wait", Kind::Duration, "", "As --retry-wait.")],
         )
     },
     Step {

@@ -60,15 +60,15 @@ fn suffixes_become_transforms() {
     let out = apply(chain.as_ref(), three());
     assert_eq!(names(&out), ["d", "z"]);
     assert_eq!(out.batch.schema().field(1).data_type(), &DataType::Int64);
-    assert_eq!(wrong("transfrom", &[]), "Config: unknown step \"|transfrom\" | steps are |transform, |filter, |project, |rename, |cast, |rate, |retry, |dead_letter, |batch, |timeout");
+    assert_eq!(
+        wrong("transfrom", &[]),
+        "Config: unknown step \"|transfrom\" | steps are |transform, |filter, |project, |rename, |cast, |rate, |retry, |dead_letter, |batch, |timeout"
+    );
     assert_eq!(
         wrong("transform", &[("schema_fil", "x")]),
         "Config: unknown setting \"schema_fil\" for |transform | did you mean \"schema_file\"?"
     );
-    assert_eq!(
-        wrong("transform", &[]),
-        "Config: \"|transform\" says nothing to do | its settings are schema_file, cast, columns, rename"
-    );
+    assert_eq!(wrong("transform", &[]), "Config: \"|transform\" says nothing to do | its settings are schema_file, cast, columns, rename");
     assert_eq!(wrong("transform", &[("schema_file", "none.json")]), "NotFound: none.json: no such file or directory | -");
     assert_eq!(
         wrong("transform", &[("schema_file", "bad.json")]),
