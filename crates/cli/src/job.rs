@@ -4,7 +4,9 @@ use crate::args::{Given, job_setting};
 use crate::options::{DISPLAY, JOB};
 use crate::tracking::{self, Opened, Purpose};
 use haul_connectors::by_scheme;
-use haul_engine::transform::{AskedBy, Cast, Flatten, JsonSchema, Project, infer_after, parse_casts, parse_suffix};
+use haul_engine::transform::{
+    AskedBy, Cast, Filter, Flatten, JsonSchema, Project, engine_settings, infer_after, parse_casts, parse_suffix,
+};
 use haul_engine::verify::{How, Target, Verify};
 use haul_engine::{Endless, Job, OnError, Options, Pools, Retries};
 use haul_formats::csv::flattens;
@@ -117,6 +119,22 @@ fn takes(connector: &dyn Connector, side: Side, name: &str) -> bool {
     settings.iter().any(|s| s.answers_to(name))
 }
 
+/// Takes the steps off an endpoint that are spellings of settings: those of the endpoint go into its query, those of the job are returned.
+fn spelled(endpoint: &mut Endpoint) -> Result<Given> {
+    let mut of_job = Vec::new();
+    for suffix in std::mem::take(&mut endpoint.suffixes) {
+        match engine_settings(&suffix.name, &suffix.query)? {
+            None => endpoint.suffixes.push(suffix),
+            Some(settings) => {
+                let (job, own): (Vec<_>, Vec<_>) = settings.into_iter().partition(|(name, _)| job_setting(name).is_some());
+                of_job.extend(job);
+                endpoint.query.extend(own);
+            }
+        }
+    }
+    Ok(of_job)
+}
+
 /// Which ends `--format` and `--compression` are meant for, as flags for each end.
 ///
 /// `--format` helps where a name does not tell the format; a name that tells it stays right, so that `copy - out.csv --format jsonl`
@@ -197,9 +215,10 @@ impl<'a> Ends<'a> {
     /// # Errors
     /// `Usage` or `Config`: a flag that means nothing here, a bad value.
     pub fn of(asked: Asked<'a>) -> Result<Self> {
-        let Asked { from, to, flags: own, defaults, catalog } = asked;
+        let Asked { mut from, mut to, flags: own, defaults, catalog } = asked;
+        let spelled = [spelled(&mut from)?, spelled(&mut to)?].concat();
         let defaults = defaults.into_iter().filter(|(name, _)| !own.iter().any(|(n, _)| n == name));
-        let flags: Given = defaults.chain(own.iter().cloned()).collect();
+        let flags: Given = defaults.chain(own.iter().cloned()).chain(spelled).collect();
         let (mut job_pairs, mut used) = (Vec::new(), Vec::new());
         let (source_flags, sink_flags) = flags_by_side(&from, &to, &flags)?;
         let mut source = end(from, Side::Source, &source_flags, &mut job_pairs, &mut used)?;
@@ -315,7 +334,7 @@ pub fn ready(asked: Asked<'_>, env: &Environment, purpose: Purpose) -> Result<Re
 
 /// Whether anything looks at values on the way.
 fn has_steps(source_end: &End, sink_end: &End, settings: &Settings) -> bool {
-    let typed = ["cast", "infer", "json_schema"].iter().any(|name| settings.has(name));
+    let typed = ["cast", "infer", "json_schema", "filter"].iter().any(|name| settings.has(name));
     typed || !source_end.endpoint.suffixes.is_empty() || !sink_end.endpoint.suffixes.is_empty()
 }
 
@@ -448,6 +467,9 @@ fn transforms(source_end: &End, sink_end: &End, settings: &Settings, env: &Envir
     }
     if !casts.is_empty() {
         out.push(Box::new(Cast::new(casts, AskedBy::Cast)));
+    }
+    if let Some(condition) = settings.text("filter") {
+        out.push(Box::new(Filter::parse(condition)?));
     }
     if let Some(rename) = settings.text("rename") {
         out.push(Box::new(Project::new(None, Project::parse_renames(rename)?)?));

@@ -23,6 +23,12 @@ pub static JOB: &[Setting] = &[
     Setting::new("limit", Kind::Int, "", "Stop after this many rows."),
     Setting::new("columns", Kind::List, "auto", "Only these columns, in this order. auto: all, mapped to the target by name."),
     Setting::new("cast", Kind::Text, "", "Types for columns: id:bigint,ts:timestamptz,attributes:json. SQL and Arrow names both work."),
+    Setting::new(
+        "filter",
+        Kind::Text,
+        "",
+        "Only rows that meet this condition, after any casts: comparisons, in, between, is null, and, or, not. The others are counted. A database does it itself with --where.",
+    ),
     Setting::new("rename", Kind::Text, "", "New names for columns: old:new,old2:new2."),
     Setting::new(
         "infer",

@@ -284,7 +284,16 @@ fn value_is_text(view: u128, buffer: &[u8]) -> bool {
     }
     let from = (view >> 96) as usize;
     let Some(text) = buffer.get(from..from + length).filter(|_| (view >> 64) as u32 == 0) else { return false };
-    text[..4] == ((view >> 32) as u32).to_le_bytes() && simdutf8::basic::from_utf8(text).is_ok()
+    text[..4] == ((view >> 32) as u32).to_le_bytes() && (is_short_ascii(text) || simdutf8::basic::from_utf8(text).is_ok())
+}
+
+/// Whether a text of 13 to 64 bytes is ASCII: most are, and the general check has no short way for so few bytes.
+#[inline]
+fn is_short_ascii(text: &[u8]) -> bool {
+    let (words, _) = text.as_chunks::<8>();
+    let Some(last) = text.last_chunk::<8>() else { return false };
+    let all = words.iter().fold(u64::from_le_bytes(*last), |all, word| all | u64::from_le_bytes(*word));
+    text.len() <= 64 && all & 0x8080_8080_8080_8080 == 0
 }
 
 /// The bits that no ASCII character of an inline view has.

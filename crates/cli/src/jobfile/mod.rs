@@ -75,17 +75,24 @@ pub static STREAM: &[Word] = &[
     Word { name: "name", doc: "A name for messages and --select." },
     Word { name: "include", doc: "Only tables that one of these patterns means." },
     Word { name: "exclude", doc: "No tables that one of these patterns means." },
-    Word { name: "transforms", doc: "Steps on the way, in order: cast, rename, columns, schema_file." },
+    Word { name: "transforms", doc: "Steps on the way, in order: cast, rename, columns, filter, schema_file, rate." },
 ];
 
-/// Names of steps under `transforms`, and the setting of `|transform` that each is.
-pub static TRANSFORMS: &[(&str, &str)] = &[
-    ("cast", "cast"),
-    ("rename", "rename"),
-    ("columns", "columns"),
-    ("project", "columns"),
-    ("schema_file", "schema_file"),
-    ("transform", "schema_file"),
+/// Names of steps under `transforms`, and the step and its setting that each is.
+pub static TRANSFORMS: &[(&str, (&str, &str))] = &[
+    ("cast", ("cast", "columns")),
+    ("rename", ("rename", "columns")),
+    ("columns", ("project", "columns")),
+    ("project", ("project", "columns")),
+    ("filter", ("filter", "where")),
+    ("schema_file", ("transform", "schema_file")),
+    ("transform", ("transform", "schema_file")),
+    ("rate", ("rate", "rows")),
+    ("limiter", ("rate", "rows")),
+    ("retry", ("retry", "times")),
+    ("dead_letter", ("dead_letter", "path")),
+    ("dlq", ("dead_letter", "path")),
+    ("batch", ("batch", "rows")),
 ];
 
 /// Settings that a stream may have, each name once for each of its kinds.
@@ -230,11 +237,11 @@ fn transforms(node: Node) -> Result<Vec<Suffix>> {
     let mut out = Vec::new();
     for item in list(node, "transforms")? {
         for (key, value) in mapping(item, "a transform")? {
-            let Some((_, setting)) = TRANSFORMS.iter().find(|(name, _)| *name == key.text) else {
+            let Some((_, (step, setting))) = TRANSFORMS.iter().find(|(name, _)| *name == key.text) else {
                 return Err(unknown(&key, TRANSFORMS.iter().map(|(name, _)| *name), "transforms"));
             };
             let text = text_of(&key, value)?;
-            out.push(Suffix { name: "transform".into(), query: vec![((*setting).to_string(), text)] });
+            out.push(Suffix { name: (*step).into(), query: vec![((*setting).to_string(), text)] });
         }
     }
     Ok(out)

@@ -69,6 +69,7 @@ fn transform() -> Value {
         let value = match *name {
             "cast" | "rename" => json!({"oneOf": [{"type": "string"}, pairs]}),
             "columns" | "project" => json!({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+            "rate" | "limiter" | "retry" | "batch" => json!({"type": ["integer", "string"]}),
             _ => json!({"type": "string"}),
         };
         ((*name).to_string(), value)

@@ -38,7 +38,7 @@ streams:
         second.settings,
         [pair("mode", "upsert"), pair("key", "order_id,\"odd,name\""), pair("csv", "{\"nested\":\"json\"}"), pair("cast", "x:007")]
     );
-    assert_eq!(second.transforms[1].query, [pair("rename", "\"a:b\":c")]);
+    assert_eq!(second.transforms[1].query, [pair("columns", "\"a:b\":c")]);
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod sets_hive;
 mod sets_read;
 mod sets_write;
 mod snapshots;
+mod steps;
 mod values;
 mod verify;
 mod xlsx;

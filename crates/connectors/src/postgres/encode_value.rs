@@ -2,8 +2,8 @@
 
 use super::datetime::{self, DAY_MICROS, END_MICROS, EPOCH_DAYS, EPOCH_MICROS, MAX_DAY, MIN_DAY, MIN_MICROS, Moment};
 use super::encode_json;
-use super::encode_source::{Source, Values, print};
-use super::numeric::{Decimal, Refused};
+use super::encode_source::{Decimals, Source, Values, print};
+use super::numeric::{self, Decimal, Refused};
 use super::target::{Limit, Target};
 use arrow_schema::TimeUnit;
 use haul_formats::literal::{self, LiteralError};
@@ -161,7 +161,7 @@ fn raw_hex(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
 /// PostgreSQL's text cannot hold U+0000.
 #[inline]
 pub(super) fn no_nul(text: &[u8]) -> Written {
-    if memchr::memchr(0, text).is_some() {
+    if has_nul(text) {
         return Err(Box::new(Refusal {
             lossy: true,
             detail: "a text with a NUL character (U+0000), which PostgreSQL cannot hold".into(),
@@ -169,6 +169,22 @@ pub(super) fn no_nul(text: &[u8]) -> Written {
         }));
     }
     Ok(())
+}
+
+/// Most texts are shorter than what a search of whole registers pays for.
+#[inline]
+fn has_nul(text: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let nul = |word: u64| word.wrapping_sub(ONES) & !word & TOPS;
+    match text.last_chunk::<8>() {
+        None => text.contains(&0),
+        Some(last) if text.len() <= 64 => {
+            let words = text.as_chunks::<8>().0.iter();
+            words.fold(nul(u64::from_le_bytes(*last)), |found, word| found | nul(u64::from_le_bytes(*word))) != 0
+        }
+        Some(_) => memchr::memchr(0, text).is_some(),
+    }
 }
 
 #[inline]
@@ -295,6 +311,11 @@ fn write_typed(target: &Target, values: &Values<'_>, row: usize, out: &mut Vec<u
         (Target::Oid, Values::Ints(ints)) => {
             put_fixed(out, u32::try_from(ints.value(row)).map_err(|_| lossy("a number does not fit oid"))?.to_be_bytes());
         }
+        (Target::Numeric(typmod), Values::Decimals(Decimals::D128(a), scale)) => match numeric::scaled(a.value(row), *scale, *typmod) {
+            Some(wire) => put(out, wire.bytes()),
+            // Large, or it does not fit, which the long way tells.
+            None => return write_converted(target, values, row, out),
+        },
         (Target::Float8, Values::F64(a)) => put_fixed(out, a.value(row).to_be_bytes()),
         (Target::Float4, Values::F32(a)) => put_fixed(out, a.value(row).to_be_bytes()),
         (Target::Bool, Values::Bool(a)) => put_fixed(out, [u8::from(a.value(row))]),

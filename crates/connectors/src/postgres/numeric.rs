@@ -301,6 +301,52 @@ impl<'a> Decimal<'a> {
     }
 }
 
+/// A numeric of at most 64 bits as it goes over the wire.
+pub struct Scaled {
+    bytes: [u8; 8 + 2 * 6],
+    length: usize,
+}
+
+impl Scaled {
+    /// Head and digits.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// `value` / 10^`scale`, as [`Decimal`] writes its text. `None`: more than 64 bits, or no clear fit for the column.
+pub fn scaled(value: i128, scale: i8, typmod: Option<(i32, i32)>) -> Option<Scaled> {
+    let scale = usize::try_from(scale).ok().filter(|scale| *scale <= 32)?;
+    let size = value.unsigned_abs();
+    if let Some((precision, places)) = typmod {
+        let more = usize::try_from(places).ok()?.checked_sub(scale)?;
+        let digits = usize::try_from(precision).ok()?.checked_sub(more)?;
+        if digits < 20 && size >= 10u128.pow(digits as u32) {
+            return None;
+        }
+    }
+    let pad = (4 - scale % 4) % 4;
+    let mut rest = u64::try_from(size).ok()?.checked_mul([1, 10, 100, 1000][pad])?;
+    let mut groups = [0u16; 6];
+    let mut count = 0;
+    while rest > 0 {
+        groups[count] = (rest % 10_000) as u16;
+        rest /= 10_000;
+        count += 1;
+    }
+    let zeros = groups[..count].iter().take_while(|group| **group == 0).count();
+    let weight = if count == 0 { 0 } else { count as i16 - 1 - ((scale + pad) / 4) as i16 };
+    let mut out = Scaled { bytes: [0; 20], length: 8 + 2 * (count - zeros) };
+    out.bytes[0..2].copy_from_slice(&((count - zeros) as u16).to_be_bytes());
+    out.bytes[2..4].copy_from_slice(&weight.to_be_bytes());
+    out.bytes[4..6].copy_from_slice(&if value < 0 { NEGATIVE } else { 0u16 }.to_be_bytes());
+    out.bytes[6..8].copy_from_slice(&(scale as u16).to_be_bytes());
+    for (place, group) in groups[zeros..count].iter().rev().enumerate() {
+        out.bytes[8 + 2 * place..][..2].copy_from_slice(&group.to_be_bytes());
+    }
+    Some(out)
+}
+
 fn parse_exponent(text: &[u8]) -> Result<i64, Refused> {
     let (negative, digits) = match text.split_first() {
         Some((b'-', rest)) => (true, rest),
@@ -397,5 +443,31 @@ mod tests {
         let wide = "12345678901234567890123456789012345678901234567890.12";
         let value = Wire::parse(&wire(wide)).unwrap().to_i256(2).unwrap();
         assert_eq!(value.to_string(), wide.replace('.', ""));
+    }
+
+    #[test]
+    fn the_short_way_is_the_long_one() {
+        let mut values: Vec<i128> =
+            vec![0, 1, -1, 9, 10, 9_999, 10_000, -10_001, 99_990_000, 123_456_789, i128::from(u64::MAX / 1000), 5_000_000_000_000];
+        values.extend((0..18).map(|n| 10i128.pow(n)));
+        values.extend((0..17).map(|n| -7 * 10i128.pow(n) - 3));
+        for value in values {
+            for scale in [0, 1, 2, 3, 4, 5, 8, 9, 18, 30] {
+                let mut text = Vec::new();
+                haul_formats::literal::print_decimal(&mut text, value, scale);
+                let text = String::from_utf8(text).unwrap();
+                let Some(short) = scaled(value, scale, None) else {
+                    assert!(value.unsigned_abs() > u128::from(u64::MAX / 1000), "{text}");
+                    continue;
+                };
+                assert_eq!(short.bytes(), wire(&text), "{text}");
+                for typmod in [(38, 30), (15, 2), (4, 4), (10, 0), (1, 1)] {
+                    let fits = Decimal::parse(text.as_bytes()).unwrap().fits(typmod.0, typmod.1).is_ok();
+                    assert!(fits || scaled(value, scale, Some(typmod)).is_none(), "{text} into {typmod:?}");
+                }
+                assert!(scaled(value, scale, Some((60, 30))).is_some(), "{text}");
+            }
+        }
+        assert!(scaled(i128::MAX, 0, None).is_none() && scaled(1, -1, None).is_none());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS haul_runs (run text PRIMARY KEY, job text NOT NULL, source text NOT NULL, target text NOT NULL,
-        shape text NOT NULL, fingerprint text, direct boolean NOT NULL, started bigint NOT NULL);
+        shape text NOT NULL, fingerprint text, direct boolean NOT NULL, started bigint NOT NULL, ended numeric);
     CREATE TABLE IF NOT EXISTS haul_splits (run text NOT NULL REFERENCES haul_runs ON DELETE CASCADE, split bigint NOT NULL,
         what text NOT NULL, rows numeric, bytes numeric, PRIMARY KEY (run, split));
     CREATE TABLE IF NOT EXISTS haul_leaves (run text NOT NULL REFERENCES haul_runs ON DELETE CASCADE, number bigint NOT NULL,

@@ -6,22 +6,26 @@
 mod bad_rows;
 mod cast;
 mod convert;
+mod filter;
 mod flatten;
 mod infer;
 mod json_schema;
 mod keep;
 mod prepared;
 mod project;
+mod rate;
 mod suffix;
 mod type_names;
 
 pub use cast::{AskedBy, Cast};
+pub use filter::Filter;
 pub use flatten::Flatten;
 pub use infer::{infer, infer_after};
 pub use json_schema::JsonSchema;
 pub use keep::KeepKeys;
 pub use project::Project;
-pub use suffix::{Chain, SETTINGS, parse_suffix};
+pub use rate::Rate;
+pub use suffix::{Chain, SETTINGS, STEPS, engine_settings, parse_suffix};
 pub use type_names::{MAX_PRECISION, TypeName, parse_casts};
 
 #[cfg(test)]

@@ -8,10 +8,11 @@
 //! nanoseconds.
 //!
 //! Writing: [`ParquetOutput`] gives every worker an encoder that builds row groups on its own; an assembler appends
-//! the finished ones in order and writes the footer. Views become plain strings and bytes in the file; the
+//! the finished ones in order and writes the footer. Columns whose values hardly repeat in its first row group go on without a dictionary. Views become plain strings and bytes in the file; the
 //! columns' own metadata travels in `ARROW:schema`, UUID and JSON also as Parquet's logical types.
 
 mod columns;
+mod distinct;
 mod prune;
 mod read;
 mod read_schema;

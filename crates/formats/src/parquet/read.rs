@@ -71,8 +71,8 @@ impl ParquetInput {
             binary_as_text: settings.flag("binary_as_text", false),
         };
         let schemas = read_schema(&library, metadata.file_metadata().schema_descr(), types)?;
-        let condition = settings.text("where").map(Predicate::parse).transpose()?;
-        let condition = condition.map(|condition| Bound::new(&condition, &schemas.emitted)).transpose()?;
+        let bind = |text| Predicate::parse(text).and_then(|condition| Bound::new(&condition, &schemas.emitted));
+        let condition = settings.text("where").map(bind).transpose().map_err(|e| e.object("where"))?;
         let (groups, skipped) = choose_groups(&metadata, &schemas, condition.as_ref());
         let ReadSchema { decoded, second, twins, emitted } = schemas;
         let load = |schema: SchemaRef| {

@@ -1,6 +1,7 @@
 //! Writing: row groups built on the workers, put into the file in order.
 
 use super::columns::describe_columns;
+use super::distinct::Sketch;
 use super::write_schema::{WriteSchema, write_schema};
 use super::{from_io, from_parquet};
 use crate::arrow_ipc::plain::{same_values, slice_bytes};
@@ -13,9 +14,9 @@ use haul_model::{Block, BlockBody, Encoder, Encoding, Error, ErrorKind, Rejects,
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::TypePtr;
+use parquet::schema::types::{ColumnPath, TypePtr};
 use std::any::Any;
 use std::io::Write;
 use std::sync::Arc;
@@ -34,7 +35,6 @@ struct Shared {
     file: SchemaRef,
     root: TypePtr,
     properties: WriterPropertiesPtr,
-    factory: ArrowRowGroupWriterFactory,
     group_rows: usize,
     group_bytes: usize,
 }
@@ -53,9 +53,6 @@ impl ParquetOutput {
             .build();
         add_encoded_arrow_schema_to_metadata(&arrow, &mut properties);
         let (properties, file) = (Arc::new(properties), Arc::new(arrow));
-        let template = SerializedFileWriter::new(std::io::sink(), root.clone(), properties.clone())
-            .map_err(|error| from_parquet("the columns cannot be written", error))?;
-        let factory = ArrowRowGroupWriterFactory::new(&template, file.clone());
         let positive = |name: &str, value: Option<u64>, default: usize| match value {
             None => Ok(default),
             Some(0) => Err(Error::new(ErrorKind::Config, format!("setting {name:?} must be at least 1"))),
@@ -65,7 +62,7 @@ impl ParquetOutput {
         let (group_rows, group_bytes) =
             (positive("row_group_rows", rows, 122_880)?, positive("row_group_bytes", settings.bytes("row_group_bytes"), 64 << 20)?);
         let columns = describe_columns(&schema, &root);
-        Ok(Self { shared: Arc::new(Shared { incoming: schema, file, root, properties, factory, group_rows, group_bytes }), columns })
+        Ok(Self { shared: Arc::new(Shared { incoming: schema, file, root, properties, group_rows, group_bytes }), columns })
     }
 }
 
@@ -94,6 +91,8 @@ impl Output for ParquetOutput {
 
     fn encoder(&self) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(RowGroupEncoder {
+            factory: self.shared.factory(&[])?,
+            sketches: Some(self.shared.file.fields().iter().map(|field| Sketch::of(field.data_type())).collect()),
             shared: self.shared.clone(),
             writers: None,
             rows: 0,
@@ -135,6 +134,9 @@ struct Piece(Vec<RowGroup>);
 /// Builds row groups; one is open at a time.
 struct RowGroupEncoder {
     shared: Arc<Shared>,
+    factory: ArrowRowGroupWriterFactory,
+    /// Until the first row group is closed.
+    sketches: Option<Vec<Option<Sketch>>>,
     writers: Option<Vec<ArrowColumnWriter>>,
     /// Rows and bytes (before encoding) of the open row group.
     rows: usize,
@@ -183,8 +185,13 @@ impl RowGroupEncoder {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), (Option<usize>, Error)> {
         let shared = self.shared.clone();
         if self.writers.is_none() {
-            let writers = shared.factory.create_column_writers(0);
+            let writers = self.factory.create_column_writers(0);
             self.writers = Some(writers.map_err(|error| (None, from_parquet("a row group cannot be begun", error)))?);
+        }
+        for (sketch, column) in self.sketches.iter_mut().flatten().zip(batch.columns()) {
+            if let Some(sketch) = sketch {
+                sketch.add(column);
+            }
         }
         let mut writers = self.writers.iter_mut().flatten();
         for (column, field) in batch.columns().iter().zip(shared.file.fields()) {
@@ -206,11 +213,28 @@ impl RowGroupEncoder {
         let Some(writers) = self.writers.take() else { return Ok(()) };
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
+        self.learn()?;
         let chunks = writers.into_iter().map(ArrowColumnWriter::close).collect::<parquet::errors::Result<Vec<_>>>();
         let chunks = chunks.map_err(|error| from_parquet("a row group cannot be written", error))?;
         self.done_bytes += chunks.iter().map(|chunk| chunk.close().bytes_written as usize).sum::<usize>();
         self.done_rows += rows;
         self.done.push(RowGroup { chunks, rows });
+        Ok(())
+    }
+}
+
+impl RowGroupEncoder {
+    /// After the first row group: the columns that go on without a dictionary.
+    fn learn(&mut self) -> Result<()> {
+        let Some(sketches) = self.sketches.take() else { return Ok(()) };
+        let fields = self.shared.file.fields().iter().zip(sketches);
+        let plain: Vec<&str> = fields
+            .filter(|(_, sketch)| sketch.as_ref().is_some_and(Sketch::hardly_repeats))
+            .map(|(field, _)| field.name().as_str())
+            .collect();
+        if !plain.is_empty() {
+            self.factory = self.shared.factory(&plain)?;
+        }
         Ok(())
     }
 }
@@ -244,6 +268,20 @@ fn to_millis(array: &ArrayRef) -> Result<ArrayRef, usize> {
 }
 
 impl Shared {
+    /// What makes the writers of a row group, without a dictionary for the columns `plain`.
+    fn factory(&self, plain: &[&str]) -> Result<ArrowRowGroupWriterFactory> {
+        let mut properties = self.properties.clone();
+        if !plain.is_empty() {
+            let without = |builder: WriterPropertiesBuilder, name: &&str| {
+                builder.set_column_dictionary_enabled(ColumnPath::new(vec![(*name).to_string()]), false)
+            };
+            properties = Arc::new(plain.iter().fold(properties.as_ref().clone().into_builder(), without).build());
+        }
+        let template = SerializedFileWriter::new(std::io::sink(), self.root.clone(), properties)
+            .map_err(|error| from_parquet("the columns cannot be written", error))?;
+        Ok(ArrowRowGroupWriterFactory::new(&template, self.file.clone()))
+    }
+
     fn check_types(&self, batch: &RecordBatch) -> Result<()> {
         let expected = self.incoming.fields();
         if batch.num_columns() != expected.len() {

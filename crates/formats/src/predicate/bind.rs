@@ -42,7 +42,7 @@ impl Bound {
     /// `NotFound` for a column, `Schema` for one that is there twice, `Unsupported` for a type that cannot be compared, `Config` for a value
     /// that the column's type does not have.
     pub fn new(predicate: &Predicate, schema: &Schema) -> Result<Self> {
-        Ok(Self { root: bind(&predicate.root, schema).map_err(|error| error.object("where"))? })
+        Ok(Self { root: bind(&predicate.root, schema)? })
     }
 }
 

@@ -47,8 +47,7 @@ impl Parser<'_> {
         };
         let place = self.text[..self.from].chars().count() + 1;
         Error::new(ErrorKind::Config, format!("the condition cannot be read: {what} expected at character {place}, not {found}"))
-            .object("where")
-            .hint("for example: --where \"status = 'open' and amount >= 10.5\"; text in single quotes, odd column names in double quotes")
+            .hint("for example: \"status = 'open' and amount >= 10.5\"; text in single quotes, odd column names in double quotes")
     }
 
     fn advance(&mut self) -> Result<()> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::transform::{Project, parse_suffix};
+use crate::transform::{Project, engine_settings, parse_suffix};
 use haul_model::ErrorKind;
 
 fn three() -> Rows {
@@ -60,18 +60,43 @@ fn suffixes_become_transforms() {
     let out = apply(chain.as_ref(), three());
     assert_eq!(names(&out), ["d", "z"]);
     assert_eq!(out.batch.schema().field(1).data_type(), &DataType::Int64);
-    assert_eq!(wrong("transfrom", &[]), "Config: unknown step \"|transfrom\" | steps are |transform");
+    assert_eq!(
+        wrong("transfrom", &[]),
+        "Config: unknown step \"|transfrom\" | steps are |transform, |filter, |project, |rename, |cast, |rate, |retry, |dead_letter, |batch, |timeout"
+    );
     assert_eq!(
         wrong("transform", &[("schema_fil", "x")]),
         "Config: unknown setting \"schema_fil\" for |transform | did you mean \"schema_file\"?"
     );
-    assert_eq!(
-        wrong("transform", &[]),
-        "Config: \"|transform\" says nothing to do | give it schema_file=PATH, cast=COLUMN:TYPE, columns=A,B or rename=OLD:NEW"
-    );
+    assert_eq!(wrong("transform", &[]), "Config: \"|transform\" says nothing to do | its settings are schema_file, cast, columns, rename");
     assert_eq!(wrong("transform", &[("schema_file", "none.json")]), "NotFound: none.json: no such file or directory | -");
     assert_eq!(
         wrong("transform", &[("schema_file", "bad.json")]),
         "Config: bad.json: the JSON Schema is not JSON: EOF while parsing a list at line 1 column 1 | it is one JSON object with \"properties\""
     );
+}
+
+#[test]
+fn each_step_is_one_thing() {
+    let read = |_: &str| Ok(String::new());
+    let suffix = |name: &str, key: &str, value: &str| parse_suffix(name, &[(key.to_string(), value.to_string())], &read);
+    for (name, key, value, told) in [
+        ("project", "columns", "d,a", "columns d,a"),
+        ("rename", "columns", "a:z", "rename a:z"),
+        ("cast", "columns", "d:int", "cast d:integer"),
+        ("filter", "where", "a = 'x'", "filter a = 'x'"),
+        ("rate", "rows", "100", "at most 100 rows/s"),
+        ("limiter", "rows", "100", "at most 100 rows/s"),
+    ] {
+        assert_eq!(suffix(name, key, value).unwrap().describe(), told);
+    }
+    let spelled = |name: &str, query: &[(&str, &str)]| {
+        let query: Vec<_> = query.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        engine_settings(name, &query).unwrap().map(|all| all.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(spelled("filter", &[("where", "a = 1")]), None);
+    assert_eq!(spelled("retry", &[("wait", "2s"), ("times", "5")]).unwrap(), "retries=5 retry_wait=2s");
+    assert_eq!(spelled("dlq", &[("path", "r.jsonl")]).unwrap(), "rejects=r.jsonl on_error=reject");
+    assert_eq!(spelled("batch", &[("rows", "7")]).unwrap(), "batch_size=7");
+    assert_eq!(spelled("timeout", &[("idle", "30s")]).unwrap(), "idle_timeout=30s");
 }

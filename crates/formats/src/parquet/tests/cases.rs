@@ -428,3 +428,24 @@ fn decode_all(input: &ParquetInput) -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn columns_that_hardly_repeat_go_on_without_a_dictionary() {
+    let rows = 60_000_i32;
+    let of = |name, array: ArrayRef| (Field::new(name, array.data_type().clone(), true), array);
+    let original = batch(vec![
+        of("id", Arc::new(Int32Array::from_iter_values(0..rows)) as ArrayRef),
+        of("note", Arc::new(StringViewArray::from_iter_values((0..rows).map(|i| format!("note number {i}"))))),
+        of("kind", Arc::new(StringViewArray::from_iter((0..rows).map(|i| (i % 7 > 0).then(|| format!("kind {}", i % 50)))))),
+        of("flag", Arc::new(BooleanArray::from_iter((0..rows).map(|i| Some(i % 3 == 0))))),
+    ]);
+    let file = write(std::slice::from_ref(&original), &[("row_group_rows", "20000")]);
+    let reader = SerializedFileReader::new(bytes::Bytes::from(file.clone())).unwrap();
+    let dictionaries = |group: usize| {
+        let columns = reader.metadata().row_group(group).columns();
+        columns.iter().map(|c| c.dictionary_page_offset().is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!([0, 1, 2].map(dictionaries), [[true, true, true, false], [false, false, true, false], [false, false, true, false]]);
+    let back = read_all(&open(&file, &[]).unwrap()).unwrap();
+    assert_same(&original, &back);
+}
