@@ -15,7 +15,7 @@ postgres  | postgresql-15,postgresql-15-postgis-3,openssl | start_postgres  | re
 postgres18| python3-pip                                   | start_postgres18| ready_postgres18
 pgbouncer | pgbouncer                                     | start_pgbouncer | ready_pgbouncer
 s3        | python3-pip                                   | start_s3        | ready_s3
-kafka     | maven,openjdk-17-jre-headless,openssl         | start_kafka     | ready_kafka
+kafka     | maven,openjdk-17-jre-headless,openssl         | start_kafka     | ready_kafka | asked
 '
 
 SVC_USER=haultest            # owns the servers when we are root (PostgreSQL refuses to run as root)
@@ -34,6 +34,8 @@ svc_fail() { echo "services: $*" >&2; return 1; }
 svc_column() {
     awk -F'|' -v name="$1" -v n="$2" '{ key = $1; gsub(/ /, "", key); if (key == name) { gsub(/ /, "", $n); print $n } }' <<<"$SERVICES"
 }
+# Those that every test run has: not the ones marked `asked`, which no test needs yet.
+svc_usual() { awk -F'|' 'NF > 1 && $5 !~ /asked/ { gsub(/ /, "", $1); print $1 }' <<<"$SERVICES"; }
 svc_all() { awk -F'|' 'NF > 1 { gsub(/ /, "", $1); print $1 }' <<<"$SERVICES"; }
 svc_packages() { local s; for s in "$@"; do svc_column "$s" 2 | tr ',' '\n'; done; }
 
