@@ -58,7 +58,7 @@ pub(crate) fn begin(job: &mut Job) -> Result<bool> {
     let needs_end = |what: &str| {
         Err(Error::new(ErrorKind::Usage, format!("{what} needs an end, and this source has none"))
             .object(job.source.name())
-            .hint(format!("leave {what} out, or read up to what is there now (without --follow)")))
+            .hint(format!("leave {what} out")))
     };
     if job.options.limit.is_some() {
         return needs_end("--limit");
@@ -70,9 +70,9 @@ pub(crate) fn begin(job: &mut Job) -> Result<bool> {
         return needs_end("--cursor");
     }
     if !job.sink.settles() {
-        return Err(Error::new(ErrorKind::Unsupported, "an endless job cannot be written there: it becomes durable only as a whole")
+        return Err(Error::new(ErrorKind::Unsupported, "a stream cannot be written there: it becomes durable only as a whole")
             .object(job.sink.name())
-            .hint("copy up to what is there now (without --follow), or write to a table, a topic, or a file of records"));
+            .hint("a table of PostgreSQL takes such a job"));
     }
     let marks = job.sink.marks(&job.options.endless.job)?;
     job.source.begin_at(&marks)?;
